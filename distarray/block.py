@@ -1,0 +1,106 @@
+"""The memory of one array on one rank, and what is known to be fresh in its halo.
+
+A block's `memory` has the shape components + padded shape. Freshness is forgotten by every collective write and
+regained by refreshes; it depends on collective calls only, so all ranks decide alike whether to exchange.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from distarray.backends.base import Backend
+from distarray.layout import Layout
+from distarray.regions import Box
+
+Component = tuple[int, ...]
+Direction = tuple[int, ...]  # one of -1, 0, 1 per axis: which neighbour a halo region belongs to
+Widths = tuple[int, ...]  # cells per axis, 0 where the direction is 0
+
+#: What a kernel reads of an array's halo: widths of the region for each component and direction.
+HaloReads = dict[tuple[Component, Direction], Widths]
+
+_serial = itertools.count()
+
+
+class Block:
+    """Memory of one array on this rank. Local, but created on all ranks alike.
+
+    Attributes
+    ----------
+    memory : array of the backend, shape components + padded shape, rows padded (not contiguous)
+    owned, padded : Box of global indices of the grid axes
+    serial : int, never used again by another block
+    version : int, counts collective writes
+    """
+
+    def __init__(self, layout: Layout, rank: int, backend: Backend) -> None:
+        self.layout = layout
+        self.rank = rank
+        self.backend = backend
+        self.owned = layout.owned(rank)
+        self.padded = layout.padded(rank)
+        self.memory = backend.allocate(layout.components, self.padded.shape, layout.halo, layout.dtype)
+        self.serial = next(_serial)
+        self.version = 0
+        self.fresh: HaloReads = {}
+        #: Version at which each boundary fill was made; owned by `boundary`.
+        self.filled: dict[Any, Any] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Whether this rank owns nothing of the array."""
+        return self.owned.empty
+
+    @property
+    def owned_memory(self) -> Any:
+        """The owned part of the memory, components first."""
+        return self.memory[(..., *self.owned.slices(self.padded.start))]
+
+    def component(self, component: Component) -> Any:
+        """The padded memory of one component."""
+        return self.memory[component]
+
+    def local(self, box: Box) -> tuple[slice, ...]:
+        """Slices of the grid axes of `memory` that hold the global box."""
+        return box.slices(self.padded.start)
+
+    def changed(self, component: Component | None = None) -> None:
+        """Note a collective write: the halo of the component (or of all below this prefix) is stale."""
+        self.version += 1
+        self.filled.clear()
+        if not component:
+            self.fresh.clear()
+            return
+        depth = len(component)
+        for key in [key for key in self.fresh if key[0][:depth] == component]:
+            del self.fresh[key]
+
+    def stale(self, reads: HaloReads) -> HaloReads:
+        """The part of `reads` that is not fresh."""
+        return {
+            key: widths
+            for key, widths in reads.items()
+            if (have := self.fresh.get(key)) is None or any(h < w for h, w in zip(have, widths, strict=True))
+        }
+
+    def refreshed(self, reads: HaloReads) -> None:
+        """Note that these halo regions hold their neighbours' values."""
+        self.fresh.update(reads)
+
+
+def reads_of_offsets(offsets: dict[Component, set[tuple[int, ...]]]) -> HaloReads:
+    """The halo regions touched when every owned point reads at these offsets."""
+    reads: HaloReads = {}
+    for component, reached in offsets.items():
+        for offset in reached:
+            moving = [axis for axis, step in enumerate(offset) if step]
+            for count in range(1, len(moving) + 1):
+                for axes in itertools.combinations(moving, count):
+                    widths = tuple(abs(d) if a in axes else 0 for a, d in enumerate(offset))
+                    direction = tuple(int(np.sign(d)) if a in axes else 0 for a, d in enumerate(offset))
+                    key = (component, direction)
+                    reads[key] = tuple(map(max, widths, reads.get(key, widths)))
+    return reads

@@ -1,0 +1,52 @@
+"""Every error a user can meet, under one base.
+
+A message is one sentence: the subject, the rule, the value received and the cure. It is the same on all ranks.
+"""
+
+
+class DistArrayError(Exception):
+    """Base of all errors raised by the package."""
+
+
+class DecompositionError(DistArrayError, ValueError):
+    """A shape cannot be divided over the requested ranks."""
+
+
+class GridError(DistArrayError, ValueError):
+    """A grid or an array on it was described wrongly (bounds, location, components, coordinates)."""
+
+
+class ArrayError(DistArrayError, ValueError):
+    """Values or shapes do not fit an array, or arrays do not fit each other."""
+
+
+class IndexingError(DistArrayError, IndexError):
+    """An index is outside the array or of a kind that is not supported."""
+
+
+class UnsupportedError(DistArrayError, TypeError):
+    """A NumPy function, index or type has no distributed form here."""
+
+
+class StencilError(DistArrayError, TypeError):
+    """A stencil kernel breaks a rule of the language; the message names the kernel, the line and the cure."""
+
+
+class BoundaryError(DistArrayError, ValueError):
+    """A boundary condition is misplaced or its values do not fit the face."""
+
+
+class CommunicationError(DistArrayError, RuntimeError):
+    """The launcher, the MPI library or another rank prevents communication."""
+
+
+class BackendError(DistArrayError, RuntimeError):
+    """A device or its compiler cannot be used."""
+
+
+class FileError(DistArrayError, OSError):
+    """A file is missing, damaged, or does not fit the grid."""
+
+
+class SolverError(DistArrayError, RuntimeError):
+    """A solver was configured wrongly or its state is no longer finite."""

@@ -1,0 +1,54 @@
+"""How one array lies over the ranks: a decomposition with location, halo, components and element type. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from distarray.decomposition import Decomposition
+from distarray.regions import Box
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shape and placement of an array; equal layouts mean equal blocks on every rank.
+
+    `staggered` says for each axis whether values sit on its points (the low side of each cell) instead of in cells.
+    `components` come before the grid axes.
+    """
+
+    decomposition: Decomposition
+    staggered: tuple[bool, ...]
+    halo: tuple[int, ...]
+    components: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of grid axes; components are not counted."""
+        return self.decomposition.ndim
+
+    @cached_property
+    def points(self) -> tuple[int, ...]:
+        """Global number of points along each grid axis."""
+        return self.decomposition.points(self.staggered)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Global shape, components first."""
+        return self.components + self.points
+
+    @property
+    def component_count(self) -> int:
+        return math.prod(self.components)
+
+    def owned(self, rank: int) -> Box:
+        """Global indices (grid axes only) that a rank owns; an empty box beyond the process grid."""
+        return self.decomposition.owned(self.decomposition.coords(rank), self.staggered)
+
+    def padded(self, rank: int) -> Box:
+        """The owned box grown by the halo: what the rank's memory holds."""
+        return self.owned(rank).grow(self.halo)
