@@ -1,0 +1,26 @@
+"""Settings of the whole test session."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from tests.harness import LAUNCHER_PREFIXES, ROOT
+
+
+def pytest_configure() -> None:
+    """Keep launchers out and compiled kernels beside the checkout, before anything is imported."""
+    for name in [name for name in os.environ if name.startswith(LAUNCHER_PREFIXES)]:
+        del os.environ[name]
+    os.environ.setdefault("DISTARRAY_CACHE", str(_kernel_cache()))
+
+
+def _kernel_cache() -> Path:
+    """A folder for this user alone that is kept between runs, so that each kernel is compiled once."""
+    folder = ROOT / ".pytest_cache" / f"kernels-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:  # a checkout that this user may only read
+        return Path(tempfile.mkdtemp(prefix="kernels-"))
+    return folder
