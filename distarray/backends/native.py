@@ -1,0 +1,329 @@
+"""Compile C text once per node and load it: the compiler, its flags and the user's cache.
+
+A cache entry is a shared library followed by its checksum. It appears under a temporary name first and is renamed when
+whole; an entry that is damaged or cannot be loaded counts as absent. One process per node compiles while the others
+wait for its lock. Flags never include -ffast-math or -Ofast: results keep their bits, and no process has its
+floating-point mode changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from distarray.errors import BackendError
+
+#: No contraction and no reassociation; integers wrap as in NumPy; errno and traps are not observed, so loops vectorise.
+FLAGS = (
+    "-std=gnu11 -O3 -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv -fno-strict-aliasing"
+).split()
+FAST_FLAGS = "-ffp-contract=fast -fassociative-math -fno-signed-zeros -fno-trapping-math -fno-math-errno".split()
+#: Tried in turn with a small program; a compiler may refuse them.
+NATIVE_FLAGS = ("-march=native", "-mcpu=native")
+#: Vectors as wide as the machine's; GCC and Clang halve them by default on some machines.
+WIDTH_FLAG = "-mprefer-vector-width=512"
+OPENMP_FLAG = "-fopenmp"
+
+_LAUNCHER_PREFIXES = ("PMI", "OMPI_", "PRTE_", "HYDRA_", "MPI_LOCAL", "MPIR_")
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+_TRIAL = "#include <math.h>\n#include <stdint.h>\ndouble trial(double x) { return sqrt(x); }\n"
+_TRAILER = b"\ndistarray-sha256:"
+_LIBRARY_VERSION = "1"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A working compiler. `flags` are the machine's; `openmp` says whether OpenMP programs compile and load."""
+
+    command: tuple[str, ...]
+    flags: tuple[str, ...]
+    openmp: bool
+
+
+def threads() -> int:
+    """Threads that kernels may use: OMP_NUM_THREADS, or 1 where it is not set."""
+    first = os.environ.get("OMP_NUM_THREADS", "1").split(",")[0].strip()
+    return max(1, int(first)) if first.isdigit() else 1
+
+
+def enabled() -> bool:
+    """Whether compiled code may be used; `DISTARRAY_EXECUTOR=numpy` forbids it."""
+    return os.environ.get("DISTARRAY_EXECUTOR", "").lower() != "numpy"
+
+
+def load(source: str, symbol: str, *, fast: bool = False) -> Any:
+    """The function `symbol` of compiled C text, or None without a compiler. Local.
+
+    Raises
+    ------
+    BackendError
+        The text does not compile, or the cache belongs to or is writable by somebody else.
+    """
+    if not enabled():
+        return None
+    library = _library(source, fast, threads() > 1)
+    return None if library is None else _function(library, symbol)
+
+
+def _function(library: ctypes.CDLL, symbol: str) -> Any:
+    function = getattr(library, symbol)
+    function.restype = None
+    return function
+
+
+@functools.lru_cache(maxsize=None)
+def _library(source: str, fast: bool, parallel: bool) -> ctypes.CDLL | None:
+    tools = toolchain()
+    if tools is None:
+        return None
+    flags = [*FLAGS, *tools.flags, *(FAST_FLAGS if fast else ())]
+    if parallel and tools.openmp:
+        flags.append(OPENMP_FLAG)
+    key = _digest(_LIBRARY_VERSION, source, *flags, *_identity(tools.command), _cpu())
+    path = cache_folder() / f"{key}.so"
+    return _open(path) or _compile_once(tools, flags, source, path)
+
+
+def _compile_once(tools: Toolchain, flags: list[str], source: str, path: Path) -> ctypes.CDLL:
+    """Compile under the entry's lock, unless another process did so while this one waited."""
+    with _lock(path.with_suffix(".lock")):
+        library = _open(path)
+        if library is None:
+            _compile((*tools.command, *flags), source, path)
+            library = _open(path)
+    if library is None:
+        raise BackendError(
+            f"The compiled kernel {path} cannot be loaded; remove it and see that its disk has room."
+        )
+    return library
+
+
+def _compile(command: tuple[str, ...], source: str, path: Path) -> None:
+    """Write the library for `source` with its checksum to `path`, whole or not at all."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".build-") as folder:
+        text, built = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
+        text.write_text(source, encoding="utf-8")
+        result = _call([*command, "-o", str(built), str(text), "-lm"])
+        if result is None or result.returncode or not built.exists():
+            output = "no output" if result is None else result.stderr.replace(str(text), "kernel.c")
+            raise BackendError(
+                f"The compiler {shlex.join(command[:1])} rejected generated C text: {_first_lines(output)}; "
+                "set CC to another compiler, or DISTARRAY_EXECUTOR=numpy to do without."
+            )
+        with built.open("ab") as file:
+            content = built.read_bytes()
+            file.write(_TRAILER + hashlib.sha256(content).hexdigest().encode())
+        os.replace(built, path)
+
+
+def _open(path: Path) -> ctypes.CDLL | None:
+    """The library of a cache entry; None if it is absent, damaged or cannot be loaded."""
+    try:
+        content, mark, digest = path.read_bytes().rpartition(_TRAILER)
+        if not mark or hashlib.sha256(content).hexdigest().encode() != digest:
+            return None
+        return ctypes.CDLL(str(path))
+    except OSError:
+        return None
+
+
+@functools.lru_cache(maxsize=None)
+def toolchain() -> Toolchain | None:
+    """The first compiler that works, of $CC, cc, gcc, clang and the ziglang wheel; None with one warning. Local."""
+    for command in _candidates():
+        found = _remembered(command)
+        if found is not None:
+            if threads() > 1 and not found.openmp:
+                _note(
+                    f"distarray: the compiler {found.command[0]} has no OpenMP; kernels use one thread."
+                )
+            return found
+    if _first_rank():
+        warnings.warn(
+            "distarray found no C compiler (CC, cc, gcc, clang, ziglang); kernels run as NumPy, 10 to 20 times slower. "
+            "Install one, or `pip install 'distarray-mpi[compiler]'`.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return None
+
+
+def _candidates() -> Iterator[tuple[str, ...]]:
+    names = [shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]]
+    for name in names:
+        if name and (path := shutil.which(name[0])):
+            yield (path, *name[1:])
+    if importlib.util.find_spec("ziglang") is not None:
+        yield (sys.executable, "-m", "ziglang", "cc", "-fno-sanitize=undefined")
+
+
+def _remembered(command: tuple[str, ...]) -> Toolchain | None:
+    """What was found out about a compiler, now or by an earlier process."""
+    path = (
+        cache_folder() / f"compiler-{_digest(_LIBRARY_VERSION, *_identity(command), _cpu())}.json"
+    )
+    with (
+        contextlib.suppress(OSError, ValueError, TypeError, KeyError),
+        path.open(encoding="utf-8") as file,
+    ):
+        known = json.load(file)
+        return Toolchain(tuple(known["command"]), tuple(known["flags"]), bool(known["openmp"]))
+    with _lock(path.with_suffix(".lock")):
+        found = _examine(command)
+    if found is not None:
+        _write(path, json.dumps(asdict(found)))
+    return found
+
+
+def _examine(command: tuple[str, ...]) -> Toolchain | None:
+    """Try a compiler and the flags it may lack."""
+    if not _works(command, ()):
+        return None
+    native = next(((flag,) for flag in NATIVE_FLAGS if _works(command, (flag,))), ())
+    width = (WIDTH_FLAG,) if _works(command, (*native, WIDTH_FLAG)) else ()
+    flags = (*native, *width)
+    return Toolchain(command, flags, _works(command, (*flags, OPENMP_FLAG)))
+
+
+def _works(command: tuple[str, ...], flags: tuple[str, ...]) -> bool:
+    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".trial-") as folder:
+        path = Path(folder) / "trial.so"
+        try:
+            _compile((*command, *FLAGS, *flags), _TRIAL, path)
+        except BackendError:
+            return False
+        return _open(path) is not None
+
+
+def _call(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    try:
+        return subprocess.run(
+            command,
+            env=compiler_environment(os.environ),
+            capture_output=True,
+            text=True,
+            check=False,
+            errors="replace",
+        )
+    except OSError:
+        return None
+
+
+def compiler_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the launcher's variables, which would make a child believe that it is a rank."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(_LAUNCHER_PREFIXES)
+    }
+
+
+def cache_folder() -> Path:
+    """The user's folder for compiled kernels, made when first needed. Local.
+
+    `$DISTARRAY_CACHE`, else `distarray` in `$XDG_CACHE_HOME` or `~/.cache`.
+
+    Raises
+    ------
+    BackendError
+        Others own the folder or may write to it.
+    """
+    chosen = os.environ.get("DISTARRAY_CACHE")
+    if chosen is None:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        chosen = str(Path(base) / "distarray")
+    return _checked(chosen)
+
+
+@functools.lru_cache(maxsize=None)
+def _checked(name: str) -> Path:
+    folder = Path(name)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        usable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError:
+        usable = False
+    if not usable:
+        return Path(tempfile.mkdtemp(prefix="distarray-"))
+    status = folder.stat()
+    if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
+        raise BackendError(
+            f"The kernel cache {folder} is owned or writable by others (owner {status.st_uid}, mode "
+            f"{stat.S_IMODE(status.st_mode):04o}); make it yours alone with chmod 700, or set DISTARRAY_CACHE."
+        )
+    return folder
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold a file lock; where locks do not exist, renaming alone keeps entries whole."""
+    import fcntl  # absent on some systems
+
+    with path.open("a", encoding="utf-8") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(name, path)
+
+
+def _identity(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The command and, to notice an upgrade, its file's size and time; no process is started."""
+    program = os.path.realpath(command[0])
+    status = os.stat(program)
+    version = ""
+    if "ziglang" in command:
+        from importlib.metadata import version as version_of
+
+        version = version_of("ziglang")
+    return (*command, program, str(status.st_size), str(status.st_mtime_ns), version)
+
+
+@functools.lru_cache(maxsize=None)
+def _cpu() -> str:
+    """What -march=native depends on: the processor's model and features."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
+        kept = ("model", "vendor", "flags", "Features", "CPU ")
+        return "\n".join(line for line in lines if line.startswith(kept))
+    return f"{platform.machine()} {platform.processor()}"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+
+
+def _first_lines(output: str, count: int = 5) -> str:
+    return " | ".join(output.strip().splitlines()[:count]) or "no message"
+
+
+def _first_rank() -> bool:
+    """Whether this process is the one to speak, as far as the launcher's variables say."""
+    return all(os.environ.get(name, "0") == "0" for name in _RANK_VARIABLES)
+
+
+def _note(text: str) -> None:
+    if _first_rank():
+        print(text, file=sys.stderr)

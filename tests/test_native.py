@@ -1,0 +1,292 @@
+"""The CPU's memory, copies and compiler cache."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distarray.backends import native
+from distarray.backends.base import BoxCopy
+from distarray.backends.cpu import CpuBackend, padded_strides
+from distarray.errors import BackendError
+
+DOUBLE = "#include <stdint.h>\nvoid twice(double *x, int64_t n) { for (int64_t i = 0; i < n; i++) x[i] *= 2; }\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty cache and a module that has loaded nothing yet."""
+    chosen = tmp_path / "cache"
+    monkeypatch.setenv("DISTARRAY_CACHE", str(chosen))
+    _forget()
+    yield chosen
+    _forget()
+
+
+def _forget():
+    for function in (native._library, native.toolchain, native._checked):
+        function.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i1", "?"])
+@pytest.mark.parametrize(
+    ("components", "shape", "halo"),
+    [
+        ((), (7,), (2,)),
+        ((3,), (5, 9), (1, 1)),
+        ((2, 2), (4, 6, 34), (1, 2, 3)),
+        ((), (0, 5), (0, 0)),
+        ((), (1, 1, 1), (0, 0, 0)),
+    ],
+)
+def test_allocated_rows_are_zero_contiguous_and_start_a_cache_line(components, shape, halo, dtype):
+    memory = CpuBackend().allocate(components, shape, halo, np.dtype(dtype))
+    assert memory.shape == components + shape
+    assert memory.dtype == dtype
+    assert not memory.any()
+    assert memory.strides[-1] == memory.itemsize
+    if memory.size:
+        rows = memory.reshape(-1, shape[-1]) if memory.ndim == 1 else memory[..., 0].ravel()
+        assert rows.size
+        first = memory.ctypes.data + halo[-1] * memory.itemsize
+        assert first % 64 == 0
+        assert all(stride % 64 == 0 for stride in memory.strides[:-1])
+
+
+def test_elements_of_an_allocation_are_distinct():
+    memory = CpuBackend().allocate((2,), (5, 130, 3), (1, 1, 1), np.dtype("f8"))
+    values = np.arange(memory.size).reshape(memory.shape)
+    memory[...] = values
+    np.testing.assert_array_equal(memory, values)
+
+
+def test_planes_of_powers_of_two_do_not_start_at_one_place_of_a_page():
+    strides = padded_strides((4,), (256, 256, 256), 8)
+    assert all(1024 <= stride % 4096 <= 3072 for stride in strides[:2])
+    assert strides[2] // 64 % 2 == 1
+    assert math.prod((4, 256, 256, 256)) * 8 * 1.1 > strides[0] * 4
+
+
+def test_buffer_is_writable_and_aligned():
+    buffer = CpuBackend().buffer(100)
+    assert buffer.nbytes == 100
+    assert buffer.ctypes.data % 64 == 0
+    buffer.view("u1")[:] = 1
+
+
+def _copies(rng):
+    """Pairs of views of many shapes and strides."""
+    block = rng.random((3, 8, 9, 10))
+    flat = np.zeros(4000)
+    yield block[0, 1:3, :, :], flat[: 2 * 9 * 10].reshape(2, 9, 10)
+    yield block[1, :, :, 9:], flat[200:272].reshape(8, 9, 1)
+    yield block[2, :, ::2, 1:3], flat[300:380].reshape(8, 5, 2)
+    yield block[:, ::-1, 3:4, :], np.zeros((3, 8, 1, 10))
+    yield rng.random((2, 2, 3, 3, 2, 2))[..., ::-1], np.zeros((2, 2, 3, 3, 2, 4))[..., ::2]
+    for kind in ("i1", "i2", "f4", "c16", "c8"):
+        yield rng.integers(0, 99, (6, 7)).astype(kind)[1:4, 2:5], np.zeros((3, 3), kind)
+    yield np.array(3.5), np.zeros(())
+    yield np.zeros((0, 4)), np.zeros((0, 4))
+
+
+@pytest.mark.parametrize("executor", ["", "numpy"])
+def test_prepared_copies_copy_and_can_be_repeated(executor, monkeypatch):
+    monkeypatch.setenv("DISTARRAY_EXECUTOR", executor)
+    pairs = list(_copies(np.random.default_rng(1)))
+    call = CpuBackend().prepare_copies([BoxCopy(source, target) for source, target in pairs])
+    for _ in range(2):
+        for _, target in pairs:
+            target[...] = 0
+        call()
+        for source, target in pairs:
+            np.testing.assert_array_equal(target, source)
+
+
+def test_copies_are_carried_out_in_order():
+    a, b, c = np.ones(4), np.zeros(4), np.zeros(4)
+    CpuBackend().prepare_copies([BoxCopy(a, b), BoxCopy(b, c)])()
+    assert c.tolist() == [1, 1, 1, 1]
+
+
+def test_no_copies_is_a_call_too():
+    CpuBackend().prepare_copies([])()
+
+
+def test_copy_between_different_shapes_is_refused():
+    with pytest.raises(
+        BackendError, match=r"shape \(3,\), float64 to \(4,\), float64; both sides must agree"
+    ):
+        CpuBackend().prepare_copies([BoxCopy(np.zeros(3), np.zeros(4))])
+
+
+def test_values_pass_between_host_and_cpu_unchanged():
+    values = np.arange(3)
+    assert CpuBackend().to_host(values) is values
+    assert CpuBackend().asarray(values) is values
+
+
+def _twice(load=native.load):
+    values = np.arange(3.0)
+    load(DOUBLE, "twice")(ctypes.c_void_p(values.ctypes.data), ctypes.c_int64(3))
+    return values.tolist()
+
+
+def test_compiled_function_runs_and_is_kept(folder):
+    assert _twice() == [0, 2, 4]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    entries = sorted(folder.glob("*.so"))
+    assert len(entries) == 1
+    before = entries[0].stat().st_ino
+    _forget()
+    assert _twice() == [0, 2, 4]
+    assert entries[0].stat().st_ino == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x7fELF garbage", None])
+def test_damaged_entry_is_compiled_anew(folder, damage):
+    _twice()
+    (entry,) = folder.glob("*.so")
+    content = entry.read_bytes()
+    # A new file, as a crash would leave: the loaded library must not change under this process.
+    entry.unlink()
+    entry.write_bytes(
+        content[: len(content) // 2] + content[len(content) // 2 + 1 :]
+        if damage is None
+        else damage
+    )
+    _forget()
+    assert _twice() == [0, 2, 4]
+    assert entry.stat().st_size == len(content)
+
+
+def test_damaged_memory_of_the_compiler_is_renewed(folder):
+    _twice()
+    (known,) = folder.glob("compiler-*.json")
+    known.write_text("{", encoding="utf-8")
+    _forget()
+    assert _twice() == [0, 2, 4]
+    assert known.read_text(encoding="utf-8").startswith('{"command"')
+
+
+def test_cache_writable_by_others_is_refused(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(
+        BackendError,
+        match=r"owned or writable by others .*mode 0777\); make it yours alone with chmod 700",
+    ):
+        native.load(DOUBLE, "twice")
+
+
+def test_cache_owned_by_another_is_refused(folder, monkeypatch):
+    folder.mkdir()
+    monkeypatch.setattr(native.os, "getuid", lambda: folder.stat().st_uid + 1)
+    with pytest.raises(BackendError, match="owned or writable by others"):
+        native.load(DOUBLE, "twice")
+
+
+def test_text_that_does_not_compile_is_an_error_with_the_compilers_words(folder):
+    with pytest.raises(BackendError, match=r"rejected generated C text: .*kernel\.c.*error"):
+        native.load("int broken( {", "broken")
+    assert not list(folder.glob(".build-*"))
+
+
+def test_source_and_flags_are_part_of_the_key(folder):
+    native.load(DOUBLE, "twice")
+    native.load(DOUBLE, "twice", fast=True)
+    native.load(DOUBLE + "\n", "twice")
+    assert len(list(folder.glob("*.so"))) == 3
+
+
+def test_no_flag_changes_the_floating_point_mode():
+    for flag in (*native.FLAGS, *native.FAST_FLAGS, *native.NATIVE_FLAGS, native.WIDTH_FLAG):
+        assert flag not in ("-ffast-math", "-Ofast", "-funsafe-math-optimizations")
+
+
+def test_executor_numpy_loads_nothing(folder, monkeypatch):
+    monkeypatch.setenv("DISTARRAY_EXECUTOR", "numpy")
+    assert native.load(DOUBLE, "twice") is None
+    assert not folder.exists()
+
+
+def test_no_compiler_is_one_warning_and_no_function(folder, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(native.importlib.util, "find_spec", lambda name: None)
+    with pytest.warns(RuntimeWarning, match="no C compiler") as caught:
+        assert native.load(DOUBLE, "twice") is None
+        assert native.load(DOUBLE + "\n", "twice") is None
+    assert len(caught) == 1
+
+
+def test_broken_compiler_is_passed_over(folder, tmp_path, monkeypatch):
+    broken = tmp_path / "broken-cc"
+    broken.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CC", str(broken))
+    assert _twice() == [0, 2, 4]
+    assert str(broken) not in native.toolchain().command
+
+
+def test_compiler_does_not_see_the_launchers_variables():
+    environment = {
+        "PMI_RANK": "1",
+        "PMIX_NAMESPACE": "x",
+        "OMPI_COMM_WORLD_RANK": "1",
+        "PATH": "/bin",
+        "HOME": "/",
+    }
+    assert native.compiler_environment(environment) == {"PATH": "/bin", "HOME": "/"}
+
+
+def test_processes_that_start_together_compile_once(folder, tmp_path):
+    """A compiler that notes each use of a kernel's text is called once by four processes."""
+    log, wrapper = tmp_path / "log", tmp_path / "cc"
+    real = native.shutil.which("cc")
+    wrapper.write_text(
+        f'#!/bin/sh\ncase "$*" in *build*) echo "$*" >> {log};; esac\nexec {real} "$@"\n',
+        encoding="utf-8",
+    )
+    wrapper.chmod(0o755)
+    code = (
+        "from distarray.backends import native\n"
+        f"assert native.load({DOUBLE + '// together'!r}, 'twice') is not None\n"
+    )
+    environment = {**os.environ, "CC": str(wrapper), "DISTARRAY_CACHE": str(folder)}
+    root = Path(__file__).parent.parent
+    children = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, cwd=root) for _ in range(4)
+    ]
+    assert [child.wait(timeout=60) for child in children] == [0, 0, 0, 0]
+    kernels = [
+        line for line in log.read_text(encoding="utf-8").splitlines() if f"{folder}/.build-" in line
+    ]
+    assert len(kernels) == 1
+
+
+@pytest.mark.parametrize(("value", "count"), [("4", 4), ("1", 1), ("2,2", 2), ("x", 1), ("0", 1)])
+def test_threads_follow_the_environment(monkeypatch, value, count):
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert native.threads() == count
+
+
+def test_compiler_without_openmp_gives_one_note(folder, tmp_path, monkeypatch, capsys):
+    wrapper = tmp_path / "cc"
+    real = native.shutil.which("cc")
+    wrapper.write_text(
+        f'#!/bin/sh\ncase "$*" in *-fopenmp*) exit 1;; esac\nexec {real} "$@"\n', encoding="utf-8"
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CC", str(wrapper))
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert _twice() == [0, 2, 4]
+    native.load(DOUBLE + "\n", "twice")
+    assert capsys.readouterr().err.count("no OpenMP") == 1
