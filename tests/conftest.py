@@ -17,7 +17,7 @@ def pytest_configure() -> None:
 
 
 def _kernel_cache() -> Path:
-    """A folder for this user alone that is kept between runs, so that each kernel is compiled once."""
+    """A folder for this user alone, kept between runs so that each kernel is compiled once."""
     folder = ROOT / ".pytest_cache" / f"kernels-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

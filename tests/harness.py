@@ -1,7 +1,7 @@
-"""Starts programs on several ranks, whatever MPI the running interpreter has, and never waits forever.
+"""Starts programs on several ranks, with this interpreter's MPI, and never waits for ever.
 
-A hang is a failure: after `timeout` seconds every rank writes the Python stacks of its threads, the job is ended
-and `RanksFailed` shows them. Nothing here imports the code under test.
+A hang is a failure: after `timeout` seconds every rank writes the Python stacks of its threads, the
+job is ended and `RanksFailed` shows them. Nothing here imports the code under test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: The folder in which each rank leaves a file named after its process id; see `tests/ranks_runner.py`.
+#: The folder in which each rank leaves a file named after its process id, see `ranks_runner.py`.
 FOLDER_VARIABLE = "DISTARRAY_TEST_FOLDER"
 
 #: A process started by a launcher inherits these; left in place they confuse the next launcher.
@@ -228,7 +228,7 @@ def _signal_ranks(folder: Path, number: signal.Signals) -> None:
 
 
 def _alive(path: Path) -> bool:
-    # A rank holds a lock on its file as long as it lives, so a process id used again is never signalled.
+    # A rank locks its file as long as it lives: a process id used again is never signalled.
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,11 +1,13 @@
 """What each rank of a test job runs.
 
-`python -m tests.ranks_runner FILE [NAME ...]` calls every `test_*` function of FILE (or those whose name contains
-a NAME) on all ranks of the world, agrees on the outcome after each, and reports each failure with its rank and
-traceback. A function with a parameter `folder` gets an empty folder that all ranks share.
-`--script FILE ARGS` and `--module NAME ARGS` run a program as Python would, so that a hang can be looked into.
+`python -m tests.ranks_runner FILE [NAME ...]` calls every `test_*` function of FILE (or those whose
+name contains a NAME) on all ranks of the world, agrees on the outcome after each, and reports each
+failure with its rank and traceback. A function with a parameter `folder` gets an empty folder that
+all ranks share. `--script FILE ARGS` and `--module NAME ARGS` run a program as Python would, but so
+that a hang can be looked into.
 
-Before anything else a rank names itself in the harness's folder and arranges for SIGUSR1 to write its stacks there.
+Before anything else a rank names itself in the harness's folder and arranges for SIGUSR1 to write
+its stacks there.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ import importlib.util
 import inspect
 import os
 import runpy
-import shutil
 import signal
 import sys
 import tempfile
@@ -39,7 +40,7 @@ _kept: list[IO[str]] = []  # files that stay open, and locked, as long as the pr
 
 
 def watch() -> None:
-    """Name this process in the harness's folder; from now on SIGUSR1 and crashes write its stacks there."""
+    """Name this process in the harness's folder, where SIGUSR1 and crashes now write its stacks."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         faulthandler.enable()
@@ -79,12 +80,12 @@ class Ranks:
         self.size = self.comm.Get_size()
 
     def shared_folder(self) -> Path:
-        """A new empty folder, the same on all ranks."""
+        """A new empty folder, the same on all ranks; the harness removes it."""
         parent = os.environ.get(FOLDER_VARIABLE)
         return Path(self.comm.bcast(tempfile.mkdtemp(dir=parent) if self.rank == 0 else None))
 
     def agree(self, error: str | None) -> list[str | None]:
-        """The tracebacks of all ranks. Ends the job when the others do not come after a failure here."""
+        """The tracebacks of all ranks; ends the job when the others do not come after a failure."""
         request = self.comm.Ibarrier()
         deadline = time.monotonic() + GRACE_SECONDS
         while not request.Test():
@@ -110,60 +111,53 @@ class Ranks:
 
 
 def call(function: Callable[..., Any], ranks: Ranks) -> str | None:
-    """The traceback of one call, or None. Anything raised counts, `pytest.skip` and `sys.exit` too."""
+    """The traceback of one call, or None. Anything raised counts, `pytest.skip` too."""
     folder = ranks.shared_folder() if "folder" in inspect.signature(function).parameters else None
     try:
-        if folder is None:
-            function()
-        else:
-            function(folder)
-    except BaseException:  # noqa: BLE001 - a rank that left early would leave the others waiting
+        function(*([folder] if folder else []))
+    except BaseException:  # a rank that left early would leave the others waiting
         return traceback.format_exc()
-    finally:
-        # Outside a harness nobody else removes it; inside, the harness does once all ranks are done.
-        if folder is not None and FOLDER_VARIABLE not in os.environ and ranks.rank == 0:
-            shutil.rmtree(folder, ignore_errors=True)
     return None
 
 
 def report(name: str, errors: list[str | None]) -> None:
     """Print each different traceback once, with the ranks that met it."""
     for text in dict.fromkeys(error for error in errors if error is not None):
-        where = [rank for rank, error in enumerate(errors) if error == text]
-        print(
-            f"FAILED {name} on rank {', '.join(map(str, where))} of {len(errors)}\n{text}",
-            file=sys.stderr,
-        )
+        ranks = ", ".join(str(rank) for rank, error in enumerate(errors) if error == text)
+        print(f"FAILED {name} on rank {ranks} of {len(errors)}\n{text}", file=sys.stderr)
 
 
 def run_tests(path: str, names: list[str]) -> int:
-    """Call the test functions of one file in the order they are written; 0 when all pass on all ranks."""
+    """Call the test functions of one file in their order; 0 when all pass on all ranks."""
     warnings.simplefilter("error")
     ranks = Ranks()
-    module = load(path)
-    functions = [
-        function
-        for name, function in vars(module).items()
-        if name.startswith("test_")
-        and callable(function)
-        and (not names or any(part in name for part in names))
-    ]
-    failed = 0
-    for done, function in enumerate(functions, 1):
+    found: list[Callable[..., Any]] = []
+    errors = ranks.agree(call(lambda: found.extend(functions_of(load(path), names)), ranks))
+    if ranks.rank == 0:
+        report(path, errors)
+    passed = failed = 0
+    for function in found if not any(errors) else []:
         start = time.monotonic()
         errors = ranks.agree(call(function, ranks))
         if ranks.rank == 0:
             report(function.__name__, errors)
             print(f"{function.__name__}: {time.monotonic() - start:.2f} s", flush=True)
         failed += any(errors)
+        passed += not any(errors)
         if any(errors) and not all(errors):
             break  # the ranks that failed may have left messages behind
     if ranks.rank == 0:
-        print(
-            f"{done - failed if functions else 0} passed, {failed} failed, {len(functions)} found",
-            flush=True,
-        )
-    return 1 if failed or not functions else 0
+        print(f"{passed} passed, {failed} failed, {len(found)} found", flush=True)
+    return 0 if passed and not failed else 1
+
+
+def functions_of(module: ModuleType, names: list[str]) -> list[Callable[..., Any]]:
+    """The test functions of a module, in order; with `names`, those whose name contains one."""
+    return [
+        function
+        for name, function in vars(module).items()
+        if name.startswith("test_") and (not names or any(part in name for part in names))
+    ]
 
 
 def main(arguments: list[str]) -> int:

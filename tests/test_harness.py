@@ -62,6 +62,15 @@ def test_warns():
 """
 
 
+IMPORT_FAILS_ON_ONE_RANK = """
+from mpi4py import MPI
+if MPI.COMM_WORLD.Get_rank() == 2:
+    raise RuntimeError("cannot be imported")
+def test_passes():
+    MPI.COMM_WORLD.Barrier()
+"""
+
+
 def failure(folder: Path, text: str, timeout: float = 60.0) -> RanksResult:
     file = folder / "ranks_case.py"
     file.write_text(text)
@@ -129,7 +138,8 @@ def test_scripts_run_as_python_would_run_them(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("value = 3\n")
     script.write_text(
         "import os, sys, beside\n"
-        "print(__name__, sys.argv[1:], beside.value, os.environ.get('ADDED'), os.environ.get('USER'))\n"
+        "print(__name__, sys.argv[1:], beside.value, end=' ')\n"
+        "print(os.environ.get('ADDED'), os.environ.get('USER'))\n"
         "sys.exit(int(sys.argv[1]))\n"
     )
     result = run_serial(script, args=["7"], env={"ADDED": "x", "USER": None}, check=False)
@@ -168,3 +178,10 @@ def test_launcher_variables_are_removed(monkeypatch: pytest.MonkeyPatch) -> None
     for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "PRTE_LAUNCHED"):
         monkeypatch.setenv(name, "1")
         assert name not in clean_environment()
+
+
+def test_import_that_fails_on_one_rank_is_a_failure(tmp_path: Path) -> None:
+    result = failure(tmp_path, IMPORT_FAILS_ON_ONE_RANK)
+    assert not result.timed_out
+    assert "on rank 2 of 3" in result.stderr
+    assert "RuntimeError: cannot be imported" in result.stderr

@@ -1,7 +1,7 @@
 """Runs each file of `tests/ranks` on several ranks: one item for each file and number of ranks.
 
-`python -m pytest tests/test_ranks.py -k "ranks_harness and 4"` picks one. A file may set `RANKS = (2, 4)` and
-`TIMEOUT = 120` (seconds for the whole file on one number of ranks).
+`python -m pytest tests/test_ranks.py -k ranks_harness-4` picks one. A file may set `RANKS = (2, 4)`
+and `TIMEOUT = 120` (seconds for the whole file on one number of ranks).
 """
 
 from __future__ import annotations
