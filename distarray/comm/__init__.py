@@ -1,1 +1,124 @@
+"""Ranks and how they talk.
 
+`base` is the protocol, `serial` one rank, `mpi` many (the only file that imports mpi4py).
+`launcher` reads what mpirun or srun left in the environment, `failure` ends all ranks when one
+fails. This file chooses; it loads MPI only when there is a reason to.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from distarray.comm.base import Communicator
+from distarray.comm.launcher import Launched, child_environment, launched
+from distarray.comm.serial import SerialCommunicator
+from distarray.errors import CommunicationError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["Communicator", "SerialCommunicator", "child_environment", "default"]
+
+
+def default(comm: Any = None) -> Communicator:
+    """The communicator to use for what the user gave. Collective over it.
+
+    The same object is returned for the same communicator, so that equal choices can be recognised
+    by identity.
+
+    Parameters
+    ----------
+    comm : mpi4py communicator, Communicator or None
+        An mpi4py communicator is duplicated (once; the user may free theirs). None means the world
+        if MPI is initialised already or a launcher started this process as a rank, else this
+        process alone; the variable DISTARRAY_COMM=serial or DISTARRAY_COMM=world overrides the
+        choice for None.
+
+    Raises
+    ------
+    CommunicationError
+        The value is no communicator; DISTARRAY_COMM has another value; MPI cannot be loaded though
+        it is needed; or the launcher started several ranks of which MPI sees one.
+    """
+    if comm is None:
+        return _from_environment()
+    if _is_communicator(comm):
+        return comm  # type: ignore[no-any-return]
+    if not _mpi_is_loaded():
+        raise _no_communicator(comm)
+    mpi = _load_mpi()
+    if not mpi.is_intracommunicator(comm):
+        raise _no_communicator(comm)
+    return mpi.of(comm)  # type: ignore[no-any-return]
+
+
+def _no_communicator(value: Any) -> CommunicationError:
+    return CommunicationError(
+        f"comm must be an mpi4py intracommunicator or None, not {value!r}; "
+        "pass mpi4py.MPI.COMM_WORLD, a part of it, or None."
+    )
+
+
+def _is_communicator(value: Any) -> bool:
+    """Whether the value keeps the protocol (also one that wraps another communicator)."""
+    return hasattr(value, "prepare_exchange") and hasattr(value, "begin_allreduce")
+
+
+def _from_environment() -> Communicator:
+    choice = os.environ.get("DISTARRAY_COMM", "")
+    if choice not in ("", "serial", "world"):
+        raise CommunicationError(
+            f"The variable DISTARRAY_COMM must be 'serial', 'world' or unset, not {choice!r}; "
+            "correct or unset it."
+        )
+    launch = launched()
+    if choice == "serial" or not (choice == "world" or launch is not None or _mpi_is_initialised()):
+        return SerialCommunicator()
+    return _world(launch)
+
+
+def _world(launch: Launched | None) -> Communicator:
+    mpi = _load_mpi()
+    if launch is not None:
+        _refuse_mixed_libraries(launch, mpi)
+    return mpi.world()  # type: ignore[no-any-return]
+
+
+def _refuse_mixed_libraries(launch: Launched, mpi: ModuleType) -> None:
+    """Refuse one MPI's launcher with another's library: each rank would see itself alone."""
+    if mpi.world_size() > 1 or not (launch.size > 1 or launch.rank > 0):
+        return
+    raise CommunicationError(
+        f"The launcher started {launch.size or 'several'} ranks ({launch.source}), but the MPI "
+        f"library that mpi4py loaded ({mpi.library_name()}) sees 1: two MPI installations "
+        f"are mixed; start the program with {_matching_launcher()}, "
+        "or set DISTARRAY_COMM=serial for independent processes."
+    )
+
+
+def _matching_launcher() -> str:
+    path = os.path.join(sys.prefix, "bin", "mpirun")
+    return path if os.path.exists(path) else "the mpirun of the MPI that mpi4py was built for"
+
+
+def _mpi_is_loaded() -> bool:
+    return "mpi4py.MPI" in sys.modules
+
+
+def _mpi_is_initialised() -> bool:
+    module = sys.modules.get("mpi4py.MPI")
+    return module is not None and module.Is_initialized() and not module.Is_finalized()
+
+
+def _load_mpi() -> ModuleType:
+    try:
+        from distarray.comm import mpi
+    except ImportError as error:
+        raise CommunicationError(
+            f"MPI is needed to run on several ranks but mpi4py cannot be loaded ({error}); "
+            "install an MPI wheel and mpi4py ('.[mpi]'), "
+            "or set DISTARRAY_COMM=serial to run on one rank."
+        ) from error
+    return mpi

@@ -1,14 +1,39 @@
-"""What ranks need from one another. The rest of the package knows MPI through this protocol only."""
+"""What ranks need from one another. The rest of the package knows MPI by this protocol only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from distarray.regions import Box
+
 #: (other rank, contiguous buffer of bytes or numbers)
 Transfer = tuple[int, Any]
+
+
+@dataclass(frozen=True)
+class BlockPiece:
+    """This rank's part of an array that lies contiguously, in C order, in a file.
+
+    Attributes
+    ----------
+    offset : int
+        Byte at which the array starts in the file.
+    shape : tuple of int
+        Shape of the whole array.
+    box : Box
+        Indices of this rank's part; empty where it has none.
+    values : ndarray
+        Contiguous host array of the box's shape: the values to write, or the memory to read into.
+    """
+
+    offset: int
+    shape: tuple[int, ...]
+    box: Box
+    values: np.ndarray[Any, Any]
 
 
 class Request(Protocol):
@@ -47,8 +72,13 @@ class Communicator(Protocol):
     `op` is "sum", "prod", "min", "max"; bool arrays use "min" for all and "max" for any.
     """
 
-    rank: int
-    size: int
+    @property
+    def rank(self) -> int:
+        """Number of this rank, from 0."""
+        ...
+
+    @property
+    def size(self) -> int: ...
 
     def barrier(self) -> None: ...
 
@@ -56,20 +86,36 @@ class Communicator(Protocol):
         """A small Python object (plain data) from root on every rank. Collective."""
         ...
 
+    def broadcast(self, values: np.ndarray[Any, Any], root: int = 0) -> None:
+        """Fill a contiguous host array on every rank with root's values. Collective.
+
+        Shape and dtype are the same everywhere.
+        """
+        ...
+
+    def allgather(self, value: Any) -> list[Any]:
+        """The small Python objects of all ranks, in order of rank. Collective."""
+        ...
+
     def allreduce(self, values: np.ndarray[Any, Any], op: str) -> np.ndarray[Any, Any]:
-        """Elementwise reduction of equal-shaped host arrays. Collective."""
+        """Elementwise reduction of equal-shaped host arrays. Collective.
+
+        NaN among the operands of "min" and "max" gives anything: reduce a flag beside them.
+        """
         ...
 
     def begin_allreduce(self, values: np.ndarray[Any, Any], op: str) -> PendingReduction:
         """Start an all-reduce; `values` may be reused at once. Collective."""
         ...
 
-    def prepare_exchange(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> PersistentExchange:
-        """Set up a replayed exchange: at most one message per direction and rank; pairs match by order. Local."""
+    def prepare_exchange(
+        self, sends: Sequence[Transfer], receives: Sequence[Transfer]
+    ) -> PersistentExchange:
+        """Set up a replayed exchange; messages between two ranks pair by order. Local."""
         ...
 
     def exchange(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> None:
-        """Send and receive once; empty buffers are skipped on both sides. Collective over those concerned."""
+        """Send and receive once; empty buffers are skipped. Collective over those concerned."""
         ...
 
     def split(self, colour: int, key: int) -> Communicator:
@@ -77,9 +123,21 @@ class Communicator(Protocol):
         ...
 
     def agree(self, error: Exception | None) -> None:
-        """Raise the same error on all ranks if any rank has one: the lowest such rank's. Collective."""
+        """Raise on all ranks the error of the lowest rank that has one, if any. Collective."""
         ...
 
     def abort(self, code: int = 1) -> None:
         """End all ranks. Local."""
+        ...
+
+    def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+        """Write parts of arrays into an existing file, and have them on the disk. Collective.
+
+        All ranks pass the same arrays in the same order, each its own box. Raises FileError on all
+        ranks alike.
+        """
+        ...
+
+    def read_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+        """Read parts of arrays from a file into `values`. Collective; as `write_blocks`."""
         ...

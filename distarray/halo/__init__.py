@@ -1,1 +1,1 @@
-
+"""Halo exchange: `plan` says who sends what to whom, `buffers` hold it, `exchange` does it."""

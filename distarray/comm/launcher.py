@@ -1,0 +1,66 @@
+"""What the environment says about the launcher (mpirun, srun) of this process. Loads no MPI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: Variables that name this process's rank, and how many ranks the same launcher started.
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+_SIZE_VARIABLES = {
+    "OMPI_COMM_WORLD_RANK": ("OMPI_COMM_WORLD_SIZE",),
+    "PMIX_RANK": ("OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS"),
+    "PMI_RANK": ("PMI_SIZE",),
+}
+_PREFIXES = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "PALS_", "HYDI_", "HYDRA_", "MPIR_", "MPI_LOCAL")
+#: Settings of a user that share a prefix with the launcher's own variables.
+_KEPT = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_CC", "OMPI_CFLAGS")
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launcher says: this process's rank, the number of ranks (0 if unknown), and where."""
+
+    rank: int
+    size: int
+    source: str
+
+
+def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
+    """What the launcher set, or None when no launcher started this process. Local.
+
+    SLURM_* variables alone do not count: a batch script has them without being a rank.
+    """
+    for name in _RANK_VARIABLES:
+        rank = _integer(environment.get(name))
+        if rank is not None:
+            return _with_size(environment, name, rank)
+    return None
+
+
+def _with_size(environment: Mapping[str, str], name: str, rank: int) -> Launched:
+    for size_name in _SIZE_VARIABLES[name]:
+        size = _integer(environment.get(size_name))
+        if size is not None:
+            return Launched(rank, size, f"{size_name}={size}")
+    return Launched(rank, 0, f"{name}={rank}")
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None
+
+
+def child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """A copy of the environment for child processes, without the launcher's variables. Local.
+
+    A child that inherited them would take itself for this rank when it loads MPI.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(_PREFIXES) or name.startswith(_KEPT)
+    }

@@ -1,0 +1,360 @@
+"""Many ranks over MPI. The only file that imports mpi4py; importing it initialises MPI.
+
+Nothing newer than MPI 3.1 is used. Every call that moves data is split above the size limit, every
+wait gives the processor away when ranks share it, and no call is made off the main thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from distarray.comm import failure
+from distarray.comm.base import BlockPiece, PendingReduction, PersistentExchange, Request, Transfer
+from distarray.errors import CommunicationError, FileError
+from distarray.regions import Box
+
+Values = np.ndarray[Any, Any]
+
+_LARGEST_MESSAGE = 1 << 30
+_HALO_TAG, _EXCHANGE_TAG = 1, 2
+_OPERATIONS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
+_BOOLEAN_OPERATIONS = {"min": MPI.LAND, "max": MPI.LOR}
+
+
+def is_intracommunicator(value: Any) -> bool:
+    """Whether the value is a communicator of mpi4py with one group. Local."""
+    return isinstance(value, MPI.Intracomm) and value != MPI.COMM_NULL
+
+
+def world_size() -> int:
+    """Ranks that the MPI library sees. Local."""
+    return MPI.COMM_WORLD.size
+
+
+def library_name() -> str:
+    """Name and version of the MPI library. Local."""
+    return MPI.Get_library_version().split("\n")[0].split(",")[0].replace("\t", " ").strip(" \0")
+
+
+def world() -> MpiCommunicator:
+    """All ranks of the job."""
+    return of(MPI.COMM_WORLD)
+
+
+def of(comm: MPI.Intracomm) -> MpiCommunicator:
+    """The duplicate of a user's communicator, made at the first call and kept with it. Collective.
+
+    The duplicate hangs on the user's communicator as an MPI attribute: any number of grids share
+    one duplicate. It outlives a user's `Free`, since grids may still need it.
+    """
+    found = comm.Get_attr(_attribute())
+    if isinstance(found, MpiCommunicator):
+        return found
+    made = MpiCommunicator(comm.Dup())
+    comm.Set_attr(_attribute(), made)
+    return made
+
+
+@functools.cache
+def _attribute() -> int:
+    return MPI.Comm.Create_keyval()
+
+
+def message_limit() -> int:
+    """Largest message in bytes: 1 GiB, or what DISTARRAY_MAX_MESSAGE says if that is less.
+
+    Raises
+    ------
+    CommunicationError
+        The variable is no number, or below 64.
+    """
+    text = os.environ.get("DISTARRAY_MAX_MESSAGE", str(_LARGEST_MESSAGE))
+    if not text.isdecimal() or int(text) < 64:
+        raise CommunicationError(
+            f"The variable DISTARRAY_MAX_MESSAGE must be a number of bytes, at least 64, "
+            f"not {text!r}; correct or unset it."
+        )
+    return min(int(text), _LARGEST_MESSAGE)
+
+
+def _wait(requests: Sequence[MPI.Request]) -> None:
+    """Wait for requests, giving the processor away while they are not complete."""
+    for _ in range(_TESTS_BEFORE_YIELD):
+        if MPI.Request.Testall(requests):
+            return
+    while not MPI.Request.Testall(requests):
+        os.sched_yield()
+
+
+_TESTS_BEFORE_YIELD = 20
+
+
+class MpiRequest:
+    """Messages under way."""
+
+    __slots__ = ("_kept", "_requests")
+
+    def __init__(self, requests: Sequence[MPI.Request], kept: Any = None) -> None:
+        self._requests = requests
+        self._kept = kept
+
+    def test(self) -> bool:
+        return MPI.Request.Testall(self._requests)
+
+    def wait(self) -> None:
+        _wait(self._requests)
+
+
+class MpiExchange:
+    """Persistent sends and receives; a start must have completed before the next."""
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        sends: Sequence[Transfer],
+        receives: Sequence[Transfer],
+        limit: int,
+    ) -> None:
+        self._requests = [
+            comm.Recv_init(part, rank, _HALO_TAG) for rank, part in _all_parts(receives, limit)
+        ] + [comm.Send_init(part, rank, _HALO_TAG) for rank, part in _all_parts(sends, limit)]
+        # The requests point into the buffers.
+        self._request = MpiRequest(self._requests, (sends, receives))
+
+    def start(self) -> Request:
+        MPI.Prequest.Startall(self._requests)
+        return self._request
+
+    def __del__(self) -> None:
+        # Freeing a request is local, and MPI lets one that is under way complete first.
+        if not MPI.Is_finalized():
+            for request in self._requests:
+                request.Free()
+
+
+def _all_parts(transfers: Sequence[Transfer], limit: int) -> Iterator[tuple[int, Any]]:
+    return ((rank, part) for rank, buffer in transfers for part in _parts(buffer, limit))
+
+
+def _parts(buffer: Any, limit: int) -> Iterator[Any]:
+    """The buffer as messages of at most `limit` bytes; none if it is empty."""
+    if not buffer.size:
+        return
+    octets = buffer.reshape(-1).view(np.uint8)
+    for start in range(0, octets.size, limit):
+        yield [octets[start : start + limit], MPI.BYTE]
+
+
+class MpiReduction:
+    """An all-reduce under way."""
+
+    def __init__(self, requests: list[MPI.Request], sent: Values, received: Values) -> None:
+        self._requests = requests
+        self._sent = sent
+        self._received = received
+
+    def test(self) -> bool:
+        return MPI.Request.Testall(self._requests)
+
+    def result(self) -> Values:
+        _wait(self._requests)
+        return self._received
+
+
+class MpiCommunicator:
+    """Ranks of an MPI communicator that belongs to the library alone.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        A communicator that nobody else sends on.
+    """
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self._comm = comm
+        self._limit = message_limit()
+        self.rank: int = comm.rank
+        self.size: int = comm.size
+        if MPI.COMM_WORLD.size > 1:
+            failure.install(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, _end_all)
+
+    def __repr__(self) -> str:
+        return f"MpiCommunicator(rank={self.rank}, size={self.size})"
+
+    def barrier(self) -> None:
+        _wait([self._comm.Ibarrier()])
+
+    def bcast(self, value: Any, root: int = 0) -> Any:
+        packed = pickle.dumps(value) if self.rank == root else b""
+        length = np.array([len(packed)], np.int64)
+        self.broadcast(length, root)
+        if self.rank == root:
+            octets = np.frombuffer(packed, np.uint8)
+        else:
+            octets = np.empty(int(length[0]), np.uint8)
+        self.broadcast(octets, root)
+        return value if self.rank == root else pickle.loads(octets.tobytes())
+
+    def broadcast(self, values: Values, root: int = 0) -> None:
+        for part in _parts(values, self._limit):
+            _wait([self._comm.Ibcast(part, root)])
+
+    def allgather(self, value: Any) -> list[Any]:
+        return self._comm.allgather(value)
+
+    def allreduce(self, values: Values, op: str) -> Values:
+        return self.begin_allreduce(values, op).result()
+
+    def begin_allreduce(self, values: Values, op: str) -> PendingReduction:
+        sent = np.array(values, order="C")
+        received = np.empty_like(sent)
+        operation = (_BOOLEAN_OPERATIONS if sent.dtype == bool else _OPERATIONS)[op]
+        flat_sent, flat_received = sent.reshape(-1), received.reshape(-1)
+        count = max(1, self._limit // sent.itemsize)
+        requests = [
+            self._comm.Iallreduce(flat_sent[i : i + count], flat_received[i : i + count], operation)
+            for i in range(0, sent.size, count)
+        ]
+        return MpiReduction(requests, sent, received)
+
+    def prepare_exchange(
+        self, sends: Sequence[Transfer], receives: Sequence[Transfer]
+    ) -> PersistentExchange:
+        return MpiExchange(self._comm, sends, receives, self._limit)
+
+    def exchange(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> None:
+        _wait(
+            [
+                self._comm.Irecv(part, rank, _EXCHANGE_TAG)
+                for rank, part in _all_parts(receives, self._limit)
+            ]
+            + [
+                self._comm.Isend(part, rank, _EXCHANGE_TAG)
+                for rank, part in _all_parts(sends, self._limit)
+            ]
+        )
+
+    def split(self, colour: int, key: int) -> MpiCommunicator:
+        return MpiCommunicator(MPI.Intracomm(self._comm.Split(colour, key)))
+
+    def agree(self, error: Exception | None) -> None:
+        failed = np.array([self.size if error is None else self.rank], np.int64)
+        first = int(self.allreduce(failed, "min")[0])
+        if first == self.size:
+            return
+        shared = self.bcast(_portable(error) if self.rank == first else None, first)
+        raise error if self.rank == first and error is not None else shared
+
+    def abort(self, code: int = 1) -> None:
+        _end_all(code)
+
+    def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+        self._transfer_blocks(path, pieces, MPI.MODE_WRONLY, "written")
+
+    def read_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+        self._transfer_blocks(path, pieces, MPI.MODE_RDONLY, "read")
+
+    def _transfer_blocks(
+        self, path: str, pieces: Sequence[BlockPiece], mode: int, action: str
+    ) -> None:
+        """Move all pieces between memory and file by collective calls.
+
+        A rank that meets an error goes on taking part, since the others would wait for it; the
+        error is raised at the end.
+        """
+        errors = _FileErrors(path, action)
+        with errors.noted():
+            file = MPI.File.Open(self._comm, path, mode)
+        self.agree(errors.first)
+        for piece in pieces:
+            parts = _slabs(piece.box, piece.values.itemsize, self._limit)
+            rounds = int(self.allreduce(np.array([len(parts)], np.int64), "max")[0])
+            for part in parts + [_nothing(piece.box)] * (rounds - len(parts)):
+                with errors.noted():
+                    _transfer_slab(file, piece, part, write=mode == MPI.MODE_WRONLY)
+        with errors.noted():
+            if mode == MPI.MODE_WRONLY:
+                file.Sync()
+        with errors.noted():
+            file.Close()
+        self.agree(errors.first)
+
+
+class _FileErrors:
+    """Keeps the first error of a rank while it goes on taking part in collective calls."""
+
+    def __init__(self, path: str, action: str) -> None:
+        self._subject = f"The file {path} cannot be {action}"
+        self.first: FileError | None = None
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        try:
+            yield
+        except (MPI.Exception, EOFError) as problem:
+            text = (
+                problem.Get_error_string() if isinstance(problem, MPI.Exception) else str(problem)
+            )
+            self.first = self.first or FileError(
+                f"{self._subject}: {text}; check the file, its folder and the free space."
+            )
+
+
+def _nothing(box: Box) -> Box:
+    return Box(box.start, box.start)
+
+
+def _slabs(box: Box, itemsize: int, limit: int) -> list[Box]:
+    """The box cut into parts of at most `limit` bytes, in the order of memory."""
+    if box.empty:
+        return []
+    if box.size * itemsize <= limit:
+        return [box]
+    axis = next(axis for axis, extent in enumerate(box.shape) if extent > 1)
+    rows = max(1, limit * box.shape[axis] // (box.size * itemsize))
+    first, last = box.start[axis], box.stop[axis]
+    slabs = [box.with_axis(axis, i, min(i + rows, last)) for i in range(first, last, rows)]
+    return [part for slab in slabs for part in _slabs(slab, itemsize, limit)]
+
+
+def _transfer_slab(file: MPI.File, piece: BlockPiece, box: Box, *, write: bool) -> None:
+    """One collective read or write of a part of a piece, possibly nothing."""
+    values = piece.values[box.slices(piece.box.start)].reshape(-1).view(np.uint8)
+    if box.empty:
+        file.Set_view(piece.offset, MPI.BYTE, MPI.BYTE)
+    else:
+        element = MPI.BYTE.Create_contiguous(piece.values.itemsize).Commit()
+        view = element.Create_subarray(list(piece.shape), list(box.shape), list(box.start)).Commit()
+        file.Set_view(piece.offset, element, view)
+        view.Free()
+        element.Free()
+    status = MPI.Status()
+    (file.Write_all if write else file.Read_all)([values, MPI.BYTE], status)
+    if status.Get_count(MPI.BYTE) < values.nbytes:
+        end = piece.offset + math.prod(piece.shape) * piece.values.itemsize
+        raise EOFError(f"it ends before byte {end}")
+
+
+def _portable(error: Exception | None) -> Exception:
+    """The error if other ranks can rebuild it, else its text."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever a user's exception class does when it is rebuilt
+        return CommunicationError(f"{type(error).__name__}: {error}")
+    return error if error is not None else CommunicationError("A rank failed without saying why.")
+
+
+def _end_all(code: int) -> None:
+    """End every rank of the job. Local."""
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        MPI.COMM_WORLD.Abort(code)
+    os._exit(code)

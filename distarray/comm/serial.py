@@ -1,0 +1,147 @@
+"""One rank: nobody to talk to. Messages of the rank to itself are copies."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.comm.base import BlockPiece, PendingReduction, PersistentExchange, Request, Transfer
+from distarray.errors import CommunicationError, FileError
+
+Values = np.ndarray[Any, Any]
+
+
+class Done:
+    """A request that is complete from the start."""
+
+    def test(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        return None
+
+
+class DoneReduction:
+    """A reduction over one rank: its values."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+
+    def test(self) -> bool:
+        return True
+
+    def result(self) -> Values:
+        return self._values
+
+
+class SelfExchange:
+    """Messages of the only rank to itself, paired by order."""
+
+    def __init__(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> None:
+        sent, received = _of_this_rank(sends), _of_this_rank(receives)
+        if [s.nbytes for s in sent] != [r.nbytes for r in received]:
+            raise CommunicationError(
+                f"One rank sends itself messages of {[s.nbytes for s in sent]} bytes and receives "
+                f"{[r.nbytes for r in received]}; both must be equal."
+            )
+        self._pairs = list(zip(sent, received, strict=True))
+
+    def start(self) -> Request:
+        for source, target in self._pairs:
+            target[...] = source
+        return Done()
+
+
+def _of_this_rank(transfers: Sequence[Transfer]) -> list[Any]:
+    """The byte views of the buffers that are not empty; all must be for rank 0."""
+    for rank, _ in transfers:
+        if rank != 0:
+            raise CommunicationError(
+                f"There is 1 rank, but a message names rank {rank}; only rank 0 exists."
+            )
+    return [buffer.reshape(-1).view(np.uint8) for _, buffer in transfers if buffer.size]
+
+
+@dataclass(frozen=True)
+class SerialCommunicator:
+    """The communicator of a single process. All instances are equal."""
+
+    rank: int = 0
+    size: int = 1
+
+    def barrier(self) -> None:
+        return None
+
+    def bcast(self, value: Any, root: int = 0) -> Any:
+        return value
+
+    def broadcast(self, values: Values, root: int = 0) -> None:
+        return None
+
+    def allgather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def allreduce(self, values: Values, op: str) -> Values:
+        return np.array(values)
+
+    def begin_allreduce(self, values: Values, op: str) -> PendingReduction:
+        return DoneReduction(np.array(values))
+
+    def prepare_exchange(
+        self, sends: Sequence[Transfer], receives: Sequence[Transfer]
+    ) -> PersistentExchange:
+        return SelfExchange(sends, receives)
+
+    def exchange(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> None:
+        SelfExchange(sends, receives).start()
+
+    def split(self, colour: int, key: int) -> SerialCommunicator:
+        return self
+
+    def agree(self, error: Exception | None) -> None:
+        if error is not None:
+            raise error
+
+    def abort(self, code: int = 1) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+        try:
+            for piece in pieces:
+                _map(path, piece, "r+")[piece.box.slices()] = piece.values
+            _sync(path)
+        except (OSError, ValueError) as error:
+            raise FileError(
+                f"The file {path} cannot be written: {error}; check its folder and free space."
+            ) from error
+
+    def read_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+        try:
+            for piece in pieces:
+                piece.values[...] = _map(path, piece, "r")[piece.box.slices()]
+        except (OSError, ValueError) as error:
+            raise FileError(
+                f"The file {path} cannot be read: {error}; it may be cut short."
+            ) from error
+
+
+def _map(path: str, piece: BlockPiece, mode: Any) -> Values:
+    """The whole array of a piece as it lies in the file; one without elements cannot be mapped."""
+    if 0 in piece.shape:
+        return np.empty(piece.shape, piece.values.dtype)
+    return np.memmap(path, piece.values.dtype, mode, piece.offset, piece.shape)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
