@@ -1,0 +1,227 @@
+"""The reference executor: a program run with NumPy, one array operation at a time. Slow and plainly right. Pure.
+
+Values of all active stores are computed before any is written, so a point never sees what the same pass wrote.
+Complex products, quotients and moduli follow the written-down real expansion, not NumPy's own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.errors import StencilError
+from distarray.regions import Box
+from distarray.stencil.calls import as_dtype
+from distarray.stencil.expression import (
+    COARSE,
+    FINE,
+    Call,
+    Cast,
+    Constant,
+    Coordinate,
+    Expression,
+    Index,
+    Program,
+    Read,
+    Scalar,
+    Spacing,
+    walk,
+)
+from distarray.stencil.launch import ArrayView, LaunchGeometry
+from distarray.stencil.partials import Partial
+
+Array = np.ndarray[Any, Any]
+
+
+def bind(program: Program, arrays: Sequence[ArrayView], geometry: LaunchGeometry) -> NumpyLaunch:
+    """The program bound to memory; the same interface as the compiled one. Local."""
+    return NumpyLaunch(program, arrays, geometry)
+
+
+class NumpyLaunch:
+    """A `BoundLaunch` that computes with NumPy."""
+
+    def __init__(
+        self, program: Program, arrays: Sequence[ArrayView], geometry: LaunchGeometry
+    ) -> None:
+        self.program = program
+        self.arrays = tuple(arrays)
+        self.geometry = geometry
+        self._scalars: dict[str, Any] = {}
+        self._partials = [Partial(reduction) for reduction in program.reductions]
+
+    def set_scalars(self, values: Sequence[complex]) -> None:
+        for (name, kind), value in zip(self.program.scalars, values, strict=True):
+            number = value.real if kind is not complex and isinstance(value, complex) else value
+            self._scalars[name] = as_dtype(kind).type(number)
+
+    def run(self, box: Box, mask: int = -1, colour: int = 0) -> None:
+        if box.empty:
+            return
+        active = [store for bit, store in enumerate(self.program.stores) if mask >> bit & 1]
+        reducing = bool(self._partials) and (mask & 1 == 1 or not self.program.stores)
+        roots = [store.value for store in active]
+        if reducing:
+            roots += [partial.reduction.value for partial in self._partials]
+        values = self._evaluate(roots, box)
+        chosen = self._colour(box, colour)
+        for store in active:
+            view = self.arrays[store.parameter]
+            target = view.memory[store.component][box.slices([-o for o in view.origin])]
+            np.copyto(target, values[id(store.value)], where=chosen)
+        if reducing:
+            for partial in self._partials:
+                value = np.broadcast_to(values[id(partial.reduction.value)], box.shape)
+                partial.add(value[chosen] if isinstance(chosen, np.ndarray) else value)
+
+    def reset_reductions(self) -> None:
+        for partial in self._partials:
+            partial.reset()
+
+    def partials(self) -> list[Array]:
+        return [partial.result() for partial in self._partials]
+
+    def _colour(self, box: Box, colour: int) -> Array | bool:
+        """The points of a colour: those whose global indices have an even (0) or odd (1) sum."""
+        if self.program.colours == 1:
+            return True
+        parity = sum(self._indices(box, axis) for axis in range(box.ndim)) % 2
+        return np.asarray(parity == colour)
+
+    def _evaluate(self, roots: Sequence[Expression], box: Box) -> dict[int, Any]:
+        """The value of every node under `roots` over the box, by the node's id."""
+        values: dict[int, Any] = {}
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for node in walk(roots):
+                operands = [values[id(operand)] for operand in node.operands]
+                values[id(node)] = self._value(node, operands, box)
+        return values
+
+    def _value(self, node: Expression, operands: Sequence[Any], box: Box) -> Any:
+        if isinstance(node, Call):
+            return compute(node, operands)
+        if isinstance(node, Cast):
+            return convert(operands[0], as_dtype(node.dtype))
+        if isinstance(node, Read):
+            return self._read(node, box)
+        if isinstance(node, Constant):
+            return as_dtype(node.dtype).type(node.value)
+        if isinstance(node, Scalar):
+            return self._scalars[node.name]
+        return self._position(node, box)
+
+    # ---- positions
+
+    def _indices(self, box: Box, axis: int) -> Array:
+        """Global indices along an axis, shaped to broadcast over the box."""
+        start = self.geometry.start[axis]
+        numbers = np.arange(start + box.start[axis], start + box.stop[axis], dtype=np.int64)
+        return numbers.reshape(-1, *(1,) * (box.ndim - axis - 1))
+
+    def _position(self, node: Expression, box: Box) -> Array:
+        if not isinstance(node, (Index, Coordinate, Spacing)):
+            raise StencilError(f"Kernel {self.program.name} holds an unknown node, {node!r}.")
+        indices = self._indices(box, node.axis)
+        if isinstance(node, Index):
+            cells = self.geometry.cells[node.axis]
+            return indices % cells if self.geometry.periodic[node.axis] else indices
+        if self.geometry.axes is None:
+            raise StencilError(
+                f"Kernel {self.program.name} uses da.coordinate or da.spacing, but its arrays lie on no grid; "
+                "create them by grid.zeros or grid.from_function."
+            )
+        axis = self.geometry.axes[node.axis]
+        place = axis.positions if isinstance(node, Coordinate) else axis.spacings
+        return place(indices, node.staggered)
+
+    # ---- memory
+
+    def _read(self, node: Read, box: Box) -> Array:
+        """What a read sees at each point of the box (a copy, so that stores cannot change it)."""
+        view = self.arrays[node.parameter]
+        memory = view.memory[node.component]
+        axes = range(box.ndim) if node.axis is None else (node.axis,)
+        places = [
+            self._places(node, view, box, position, axis) for position, axis in enumerate(axes)
+        ]
+        for place, extent in zip(places, memory.shape, strict=True):
+            if place[0] < 0 or place[-1] >= extent:
+                name = self.program.arrays[node.parameter].name
+                raise StencilError(
+                    f"Kernel {self.program.name} reads {name} at {node.offsets} outside its memory from the points {box}; "
+                    "widen the halo."
+                )
+        values: Array = memory[np.ix_(*places)]
+        if node.axis is not None:
+            values = values.reshape(-1, *(1,) * (box.ndim - node.axis - 1))
+        return values
+
+    def _places(self, node: Read, view: ArrayView, box: Box, position: int, axis: int) -> Array:
+        """Memory indices that a read visits along one axis."""
+        local = np.arange(box.start[axis], box.stop[axis], dtype=np.int64)
+        start, source_start = self.geometry.start[axis], view.start[position]
+        if node.relation == FINE:
+            local = 2 * (local + start) - source_start
+        elif node.relation == COARSE:
+            local = (local + start) // 2 - source_start
+        return local + (view.origin[position] + node.offsets[position])
+
+
+# ---- arithmetic
+
+
+def convert(value: Any, dtype: np.dtype[Any]) -> Any:
+    """`astype`, for scalars too."""
+    array = np.asarray(value)
+    if array.dtype == dtype:
+        return value
+    if array.dtype.kind == "c" and dtype.kind not in "cb":
+        array = array.real
+    return array.astype(dtype)[()]
+
+
+def compute(node: Call, operands: Sequence[Any]) -> Any:
+    """The value of a call, its operands first converted to the dtype it computes in."""
+    dtype = as_dtype(node.operation_dtype)
+    if node.function == "where":
+        condition, yes, no = operands
+        return np.where(condition, convert(yes, dtype), convert(no, dtype))[()]
+    converted = [convert(operand, dtype) for operand in operands]
+    if dtype.kind == "c" and node.function in _COMPLEX:
+        return _COMPLEX[node.function](*converted)
+    return getattr(np, node.function)(*converted)
+
+
+def _complex(real: Any, imaginary: Any) -> Any:
+    real, imaginary = np.broadcast_arrays(real, imaginary)
+    value = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
+    value.real, value.imag = real, imaginary
+    return value[()]
+
+
+def _multiply(one: Any, other: Any) -> Any:
+    """(a + ib)(c + id) = (ac - bd) + i(ad + bc)."""
+    a, b, c, d = one.real, one.imag, other.real, other.imag
+    return _complex(a * c - b * d, a * d + b * c)
+
+
+def _divide(one: Any, other: Any) -> Any:
+    """(a + ib)/(c + id) = ((ac + bd) + i(bc - ad)) / (cc + dd)."""
+    a, b, c, d = one.real, one.imag, other.real, other.imag
+    size = c * c + d * d
+    return _complex((a * c + b * d) / size, (b * c - a * d) / size)
+
+
+def _absolute(value: Any) -> Any:
+    return np.hypot(value.real, value.imag)
+
+
+_COMPLEX: dict[str, Callable[..., Any]] = {
+    "multiply": _multiply,
+    "divide": _divide,
+    "absolute": _absolute,
+}

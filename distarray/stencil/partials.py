@@ -1,0 +1,73 @@
+"""Partial results of fused reductions on one rank, as the reference executor gathers them. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from distarray import exact
+from distarray.stencil.calls import as_dtype
+from distarray.stencil.expression import Reduction
+
+Array = np.ndarray[Any, Any]
+
+
+class Partial:
+    """One reduction over the runs since `reset`.
+
+    The result is one value for a sum (float64, complex128 or int64), limbs of `exact` for a reproducible sum, and
+    for min and max the extremum of the numbers and whether there was a NaN (float64, int64 or uint64).
+    """
+
+    def __init__(self, reduction: Reduction) -> None:
+        self.reduction = reduction
+        self.dtype = accumulator(as_dtype(reduction.value.dtype), reduction.kind)
+        self.reset()
+
+    def reset(self) -> None:
+        if self.reduction.kind != "sum":
+            self._result = np.array([self._identity(), 0], self.dtype)
+        elif self.reduction.reproducible:
+            self._result = exact.partial_sum(np.empty(0, self.dtype))
+        else:
+            self._result = np.zeros(1, self.dtype)
+
+    def add(self, values: Array) -> None:
+        """Take in the values at the points of one run."""
+        values = values.astype(self.dtype)
+        with np.errstate(all="ignore"):
+            if self.reduction.kind != "sum":
+                self._extend(values)
+            elif self.reduction.reproducible:
+                self._result = exact.merged(self._result, exact.partial_sum(values))
+            else:
+                self._result += values.sum(dtype=self.dtype)
+
+    def result(self) -> Array:
+        return self._result.copy()
+
+    def _identity(self) -> float | int:
+        greatest = self.reduction.kind == "max"
+        if self.dtype.kind == "f":
+            return -np.inf if greatest else np.inf
+        limits = np.iinfo(self.dtype)
+        return limits.min if greatest else limits.max
+
+    def _extend(self, values: Array) -> None:
+        choose = np.maximum if self.reduction.kind == "max" else np.minimum
+        if self.dtype.kind == "f":
+            missing = np.isnan(values)
+            self._result[1] = max(self._result[1], float(missing.any()))
+            values = values[~missing]
+        self._result[0] = choose(
+            self._result[0], choose.reduce(values, axis=None, initial=self._result[0])
+        )
+
+
+def accumulator(dtype: np.dtype[Any], kind: str) -> np.dtype[Any]:
+    """The dtype in which values of this dtype are reduced."""
+    if dtype == np.uint64 and kind != "sum":
+        return dtype
+    wide = {"b": np.int64, "i": np.int64, "u": np.int64, "f": np.float64, "c": np.complex128}
+    return np.dtype(wide[dtype.kind])
