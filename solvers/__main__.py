@@ -1,0 +1,75 @@
+"""`python -m solvers list` and `mpirun -n 8 python -m solvers CASE --cells 64 64 --output DIR`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from solvers.case import Case, Options
+from solvers.incompressible.cases import CASES
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the case named on the command line, or list all. Collective."""
+    chosen = _parser().parse_args(arguments)
+    if chosen.case == "list":
+        _list()
+        return 0
+    case = next(case for case in CASES if case.name == chosen.case)
+    case.run(_options(case, chosen))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m solvers", description="Run a flow.")
+    commands = parser.add_subparsers(dest="case", required=True, metavar="CASE")
+    commands.add_parser("list", help="name all cases")
+    for case in CASES:
+        _add_case(commands.add_parser(case.name, help=case.summary, description=case.summary), case)
+    return parser
+
+
+def _add_case(parser: argparse.ArgumentParser, case: Case) -> None:
+    axes = len(case.cells)
+    parser.add_argument(
+        "--cells", type=int, nargs="+", default=case.cells, metavar="N",
+        help=f"cells per axis, 2 or 3; one number is for {axes} axes (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--output", type=Path, default=Path(case.name), metavar="DIR",
+        help="folder for files (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--reynolds", type=float, metavar="RE", help="1 / viscosity (default: 100)")
+    parser.add_argument("--until", type=float, metavar="T", help="time to reach")
+    parser.add_argument(
+        "--every", type=int, default=0, metavar="STEPS", help="steps between files (default: none)"
+    )
+    parser.add_argument("--advection", choices=("central", "upwind"), default="central")
+    parser.add_argument("--restart", type=Path, metavar="FILE", help="continue from a file")
+
+
+def _options(case: Case, chosen: argparse.Namespace) -> Options:
+    cells = tuple(chosen.cells)
+    return Options(
+        cells=cells * len(case.cells) if len(cells) == 1 else cells,
+        output=chosen.output,
+        reynolds=chosen.reynolds,
+        until=chosen.until,
+        every=chosen.every,
+        advection=chosen.advection,
+        restart=chosen.restart,
+    )
+
+
+def _list() -> None:
+    import distarray as da
+
+    width = max(len(case.name) for case in CASES)
+    for case in CASES:
+        da.log(f"{case.name:<{width}}  {case.summary}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""A named flow of the command line, and what the command line says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a case is run with; None leaves a choice to the case."""
+
+    cells: tuple[int, ...]
+    output: Path
+    reynolds: float | None = None
+    until: float | None = None
+    every: int = 0
+    advection: Literal["central", "upwind"] = "central"
+    restart: Path | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A flow with a name: what it is, its default cells, and what runs it."""
+
+    name: str
+    summary: str
+    cells: tuple[int, ...]
+    run: Callable[[Options], None]

@@ -1,0 +1,103 @@
+"""Named flows for the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+import distarray as da
+from solvers.case import Case, Options
+from solvers.incompressible.config import IncompressibleConfig
+from solvers.incompressible.plot import streamlines
+from solvers.incompressible.reference import compare_centre_lines
+from solvers.incompressible.solver import IncompressibleSolver
+
+#: A flow is steady once max |du/dt| is below this share of (lid speed)^2 / side.
+STEADY = 1e-5
+
+
+def cavity(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfig:
+    """A unit square, or cube, whose wall at y = 1 moves with unit speed in +x."""
+    lid = (1.0, *(0.0,) * (len(cells) - 1))
+    return IncompressibleConfig(cells=cells, viscosity=1.0 / reynolds, walls={"y+": lid})
+
+
+def taylor_green(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfig:
+    """Decaying vortices in a periodic box of side 2 pi.
+
+    Taylor, G. I., Green, A. E. (1937) Proc. R. Soc. A 158, 499-521. In two dimensions the velocity
+    is exact for all times, (cos x sin y, -sin x cos y) exp(-2 nu t).
+    """
+    box = ((0.0, 2.0 * np.pi),) * len(cells)
+    initial = {
+        2: (lambda x, y: np.cos(x) * np.sin(y), lambda x, y: -np.sin(x) * np.cos(y)),
+        3: (
+            lambda x, y, z: np.sin(x) * np.cos(y) * np.cos(z),
+            lambda x, y, z: -np.cos(x) * np.sin(y) * np.cos(z),
+            0.0,
+        ),
+    }[len(cells)]
+    return IncompressibleConfig(
+        cells=cells, viscosity=1.0 / reynolds, bounds=box, periodic=True, initial=initial
+    )
+
+
+def run_cavity(options: Options) -> None:
+    """March from rest until steady, then compare, save and draw. Collective."""
+    flow = _flow(cavity(options.cells, options.reynolds or 100.0), options)
+    steady = STEADY if options.until is None else None
+    flow.run(
+        options.until, steady=steady, output=options.output, every=options.every, progress=True
+    )
+    comparison = compare_centre_lines(flow)
+    if comparison is not None:
+        da.log(comparison.text())
+    _finish(flow, options.output / "cavity")
+
+
+def run_taylor_green(options: Options) -> None:
+    """Let the vortices decay, print their energy, save and draw. Collective."""
+    flow = _flow(taylor_green(options.cells, options.reynolds or 100.0), options)
+    start = kinetic_energy(flow)
+    until = 1.0 if options.until is None else options.until
+    flow.run(until, output=options.output, every=options.every, progress=True)
+    end = kinetic_energy(flow)
+    da.log(f"Kinetic energy per volume {start:.9f} at the start, {end:.9f} at time {flow.time:g}")
+    if flow.config.ndim == 2:
+        da.log(f"Exact at the end {start * np.exp(-4.0 * flow.config.viscosity * flow.time):.9f}")
+    _finish(flow, options.output / "taylor-green")
+
+
+def kinetic_energy(flow: IncompressibleSolver) -> float:
+    """Mean of |u|^2 / 2 over a periodic box. Collective; the same bits on any ranks."""
+    return 0.5 * sum(
+        float((u * u).mean(reproducible=True)) for u in flow.fields.values() if u.location
+    )
+
+
+def _flow(config: IncompressibleConfig, options: Options) -> IncompressibleSolver:
+    flow = IncompressibleSolver(dataclasses.replace(config, advection=options.advection))
+    if options.restart is not None:
+        flow.restore(options.restart)
+    return flow
+
+
+def _finish(flow: IncompressibleSolver, stem: Path) -> None:
+    da.log(f"Largest divergence {flow.max_divergence():.3e}")
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    flow.save(stem.with_suffix(".h5"))
+    drawn = streamlines(flow, stem.with_suffix(".png"))
+    da.log(
+        f"Wrote {stem}.h5"
+        + (f" and {stem}.png" if drawn else "; for a picture, pip install 'distarray-mpi[plot]'")
+    )
+
+
+CASES = (
+    Case(
+        "cavity", "lid-driven cavity, steady, against published centre lines", (64, 64), run_cavity
+    ),
+    Case("taylor-green", "decaying vortices in a periodic box", (64, 64), run_taylor_green),
+)

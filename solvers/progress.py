@@ -1,0 +1,92 @@
+"""The line that says how far a run is: step, time, dt, residual, cells/s and the remaining time."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from solvers.base import Solver
+
+
+class Progress:
+    """Shows a solver's state on standard error now and then. Local; enable it on one rank.
+
+    On a terminal the line is rewritten in place twice a second; elsewhere a line is printed every
+    five seconds. The last state is always printed.
+    """
+
+    def __init__(
+        self, solver: Solver, *, until: float | None, steady: float | None, enabled: bool
+    ) -> None:
+        self._solver, self._until, self._steady, self._enabled = solver, until, steady, enabled
+        self._terminal = sys.stderr.isatty()
+        self._interval = 0.5 if self._terminal else 5.0
+        self._cells = math.prod(solver.grid.shape)
+        self._first_step, self._first_time = solver.step_count, solver.time
+        self._began = self._shown = time.perf_counter()
+        self._dt = 0.0
+        self._residuals: list[
+            tuple[float, float]
+        ] = []  # (time, residual), two recent ones some time apart
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._enabled and self._solver.step_count > self._first_step:
+            self._print(end="\n")
+
+    def show(self, dt: float) -> None:
+        """Note a step of length `dt` and print a line if it is time."""
+        if not self._enabled:
+            return
+        self._dt = dt
+        if time.perf_counter() - self._shown > self._interval:
+            self._shown = time.perf_counter()
+            self._print(end="" if self._terminal else "\n")
+
+    def _print(self, end: str) -> None:
+        start = "\r" if self._terminal else ""
+        print(f"{start}{self.line()}", end=end, file=sys.stderr, flush=True)
+
+    def line(self) -> str:
+        """The text of the line now."""
+        solver = self._solver
+        elapsed = max(time.perf_counter() - self._began, 1e-9)
+        rate = (solver.step_count - self._first_step) * self._cells / elapsed
+        return (
+            f"step {solver.step_count:6d}  time {solver.time:8.4f}  dt {self._dt:.3e}  "
+            f"residual {solver.residual:.3e}  {rate:.2e} cells/s  ETA {self._remaining(elapsed)}"
+        )
+
+    def _remaining(self, elapsed: float) -> str:
+        """Wall-clock seconds to the end: to `until`, or to `steady` if the residual falls on as it
+        did.
+        """
+        solver = self._solver
+        left = [] if self._until is None else [self._until - solver.time]
+        if self._steady is not None and math.isfinite(solver.residual) and solver.residual > 0.0:
+            left += self._time_to_steady(self._steady)
+        if not left or solver.time <= self._first_time:
+            return "unknown"
+        return f"{max(min(left), 0.0) * elapsed / (solver.time - self._first_time):.0f} s"
+
+    def _time_to_steady(self, steady: float) -> list[float]:
+        time, residual = self._solver.time, self._solver.residual
+        if residual <= steady:
+            return [0.0]
+        if not self._residuals or residual != self._residuals[-1][1]:
+            self._residuals = [*self._residuals[-9:], (time, residual)]
+        before, larger = self._residuals[0]
+        if larger <= residual or time <= before:
+            return []
+        return [(time - before) * math.log(residual / steady) / math.log(larger / residual)]
