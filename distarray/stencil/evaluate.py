@@ -1,6 +1,7 @@
-"""The reference executor: a program run with NumPy, one array operation at a time. Slow and plainly right. Pure.
+"""The reference executor: a program run with NumPy, one array operation at a time. Pure.
 
-Values of all active stores are computed before any is written, so a point never sees what the same pass wrote.
+Slow and plainly right. Values of all active stores are computed before any is written, so a point
+never sees what the same pass wrote.
 Complex products, quotients and moduli follow the written-down real expansion, not NumPy's own.
 """
 
@@ -131,7 +132,8 @@ class NumpyLaunch:
             return indices % cells if self.geometry.periodic[node.axis] else indices
         if self.geometry.axes is None:
             raise StencilError(
-                f"Kernel {self.program.name} uses da.coordinate or da.spacing, but its arrays lie on no grid; "
+                f"Kernel {self.program.name} uses da.coordinate or da.spacing, but its arrays lie "
+                "on no grid; "
                 "create them by grid.zeros or grid.from_function."
             )
         axis = self.geometry.axes[node.axis]
@@ -152,7 +154,8 @@ class NumpyLaunch:
             if place[0] < 0 or place[-1] >= extent:
                 name = self.program.arrays[node.parameter].name
                 raise StencilError(
-                    f"Kernel {self.program.name} reads {name} at {node.offsets} outside its memory from the points {box}; "
+                    f"Kernel {self.program.name} reads {name} at {node.offsets} outside its "
+                    f"memory from the points {box}; "
                     "widen the halo."
                 )
         values: Array = memory[np.ix_(*places)]

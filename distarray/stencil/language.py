@@ -1,4 +1,4 @@
-"""Functions of the stencil language: da.where, da.index, da.coordinate, da.spacing and da.reduce."""
+"""Functions of the stencil language: where, index, coordinate, spacing and reduce."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from distarray.stencil.expression import Coordinate, Reduction, Spacing
 from distarray.stencil.symbols import Symbolic
-from distarray.stencil.tracing import current
+from distarray.stencil.values import current
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:
@@ -62,7 +62,8 @@ def coordinate(axis: int | str, location: str | None = None) -> Any:
 def spacing(axis: int | str, location: str | None = None) -> Any:
     """The width of this cell along an axis, float64; inside a kernel. Local.
 
-    With the axis' letter in `location`, the distance between the centres on both sides of the cell's low side.
+    With the axis' letter in `location`, the distance between the centres on both sides of the
+    cell's low side.
 
     Raises
     ------
@@ -85,7 +86,7 @@ class Reductions:
 
     @staticmethod
     def sum(value: Any, *, reproducible: bool = False) -> Reduction:
-        """The sum over the points computed; the same bits on any number of ranks if `reproducible`."""
+        """The sum over the points computed; if `reproducible`, the same bits on any ranks."""
         return current().reduction("sum", value, reproducible)
 
     @staticmethod

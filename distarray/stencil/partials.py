@@ -16,8 +16,9 @@ Array = np.ndarray[Any, Any]
 class Partial:
     """One reduction over the runs since `reset`.
 
-    The result is one value for a sum (float64, complex128 or int64), limbs of `exact` for a reproducible sum, and
-    for min and max the extremum of the numbers and whether there was a NaN (float64, int64 or uint64).
+    The result is one value for a sum (float64, complex128 or int64), limbs of `exact` for a
+    reproducible sum, and for min and max the extremum of the numbers and whether there was a NaN
+    (float64, int64 or uint64).
     """
 
     def __init__(self, reduction: Reduction) -> None:

@@ -1,6 +1,7 @@
 """What a kernel's function handles while it is traced: symbolic values and symbolic arrays. Pure.
 
-Every operation goes to the tracer (`tracing.Tracer`), which builds the expression or names the broken rule.
+Every operation goes to the tracer (`access.Tracer`), which builds the expression or names the
+broken rule.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from distarray.stencil.expression import (
 )
 
 if TYPE_CHECKING:
-    from distarray.stencil.tracing import Tracer
+    from distarray.stencil.access import Tracer
+    from distarray.stencil.values import ValueTracer
 
 Operator = Callable[[Any, Any], Any]
 
@@ -48,7 +50,7 @@ class Symbolic:
     """Operators and NumPy functions of what is not known while tracing."""
 
     __slots__ = ("_tracer",)
-    _tracer: Tracer
+    _tracer: ValueTracer
 
     __add__, __radd__ = _operator("add")
     __sub__, __rsub__ = _operator("subtract")
@@ -81,15 +83,17 @@ class Symbolic:
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return self._tracer.apply_function(function, args, kwargs)
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> NoReturn:  # noqa: PLE0304 - there is nothing to return
         self._tracer.fail(
-            "branches (if, while, and, or, not, min, max) on a value that is not known while tracing; use da.where(condition, a, b), "
+            "branches (if, while, and, or, not, min, max) on a value that is not known while "
+            "tracing; use da.where(condition, a, b), "
             "&, |, ~, np.minimum or np.maximum, or name a scalar in @da.stencil(static=...)."
         )
 
     def _refuse_number(self, *_: Any) -> NoReturn:
         self._tracer.fail(
-            "needs the number behind a value that is not known while tracing (float, int, math, range or an index); "
+            "needs the number behind a value that is not known while tracing (float, int, math, "
+            "range or an index); "
             "use NumPy functions and .astype, or name a scalar in @da.stencil(static=...)."
         )
 
@@ -101,7 +105,7 @@ class Value(Symbolic):
 
     __slots__ = ("node",)
 
-    def __init__(self, tracer: Tracer, node: Expression) -> None:
+    def __init__(self, tracer: ValueTracer, node: Expression) -> None:
         self._tracer = tracer
         self.node = node
 
@@ -127,7 +131,8 @@ class Value(Symbolic):
 
     def __getitem__(self, key: Any) -> NoReturn:
         self._tracer.fail(
-            f"indexes a value with [{key!r}]; select a component first and then the offsets, as in u[component][1, 0]."
+            f"indexes a value with [{key!r}]; select a component first and then the offsets, as "
+            "in u[component][1, 0]."
         )
 
     def __iter__(self) -> NoReturn:
@@ -146,6 +151,7 @@ class SymbolicArray(Symbolic):
     """
 
     __slots__ = ("component", "parameter", "position", "relation")
+    _tracer: Tracer
 
     def __init__(
         self,
