@@ -15,9 +15,9 @@ Code that takes time marks it; nothing is kept unless somebody records::
         kernel(u, new)
     recording.seconds("wait")
 
-Names in use: `compute`, `pack`, `send`, `wait` and `unpack`. Times are `time.perf_counter()` seconds.
-Recordings may be nested: each sees everything inside it. While nobody records, a pair of calls costs
-less than a microsecond. Local.
+Names in use: `compute`, `pack`, `send`, `wait` and `unpack`. Times are seconds of
+`time.perf_counter()`. Recordings may be nested: each sees everything inside it. While nobody
+records, a pair of calls costs less than a microsecond. Local.
 """
 
 from __future__ import annotations

@@ -1,0 +1,199 @@
+"""The import direction of the package: a module imports from its own layer and from lower ones.
+
+A module that is new must be given a place in LAYERS. Imports for type checkers alone do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import distarray
+from tests.harness import ROOT
+
+#: Layers from the lowest to the highest. A name stands for a module or a whole package; the longest
+#: name that fits a module counts.
+LAYERS = {
+    "foundation": ("errors", "spans", "progress"),
+    "pure": (
+        "regions", "decomposition", "layout", "geometry", "exact", "transfer", "halo", "halo.plan",
+        "stencil",
+    ),
+    "machine": ("backends", "comm"),
+    "blocks": (
+        "block", "topology", "halo.buffers", "halo.exchange", "stencil.compile", "stencil.cache",
+        "boundary", "pending", "reductions", "redistribute", "refresh", "arguments",
+    ),
+    "array": ("array", "elementwise", "functions", "indexing"),
+    "grid": ("grid", "profile", "creation", "coarsening"),
+    "uses": (
+        "random", "fft", "linalg", "points", "fused", "applyplan", "apply", "iterate", "io", "report",
+        "logging",
+    ),
+    "package": ("__init__",),
+    "programs": ("cli", "testing", "__main__"),
+}  # fmt: skip
+LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) for name in names}
+
+#: The one place in which each optional or costly package is imported.
+HOMES = {
+    "mpi4py": ("distarray/comm/mpi.py",),
+    "h5py": ("distarray/io/hdf5.py",),
+    "cupy": ("distarray/backends/cuda.py",),
+    "matplotlib": ("solvers/incompressible/plot.py",),
+    "numpy": ("distarray/", "solvers/", "examples/"),
+}
+
+#: What never meets, whatever the layers say.
+STRANGERS = (("backends", "comm"), ("comm", "backends"), ("stencil", "comm"), ("stencil", "halo"))
+
+FILES = [
+    str(path.relative_to(ROOT))
+    for folder in ("distarray", "solvers", "examples")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+PACKAGE = [file for file in FILES if file.startswith("distarray/")]
+USERS = [file for file in FILES if not file.startswith("distarray/")]
+
+
+def for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes of a file, but for those that only a type checker sees."""
+    for node in ast.iter_child_nodes(tree):
+        if not for_type_checkers(node):
+            yield node
+            yield from nodes(node)
+
+
+@functools.cache
+def parsed(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text())
+
+
+@functools.cache
+def imports(file: str) -> list[tuple[int, str]]:
+    """Line and full name of everything a file imports, inside functions too."""
+    found = []
+    for node in nodes(parsed(file)):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            found += [(node.lineno, f"{base}.{alias.name}") for alias in node.names]
+    return found
+
+
+def module_of(name: str) -> str | None:
+    """The module of `distarray` that an imported name means, without the package's name."""
+    parts = name.split(".")
+    if parts[0] != "distarray":
+        return None
+    for count in range(len(parts), 1, -1):
+        path = ROOT.joinpath(*parts[:count])
+        if path.with_suffix(".py").is_file() or (path / "__init__.py").is_file():
+            return ".".join(parts[1:count])
+    return "__init__"
+
+
+def own_name(file: str) -> str:
+    parts = Path(file).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+
+
+def layer_of(module: str) -> tuple[int, str]:
+    parts = module.split(".")
+    for count in range(len(parts), 0, -1):
+        found = LAYER_OF.get(".".join(parts[:count]))
+        if found is not None:
+            return found
+    raise AssertionError(f"distarray.{module} has no layer; give it one in {__file__}.")
+
+
+@pytest.mark.parametrize("file", PACKAGE)
+def test_imports_come_from_the_same_layer_or_a_lower_one(file: str) -> None:
+    level, layer = layer_of(own_name(file))
+    for line, name in imports(file):
+        assert not name.startswith("."), f"{file}:{line} imports relatively; write the full name."
+        module = module_of(name)
+        if module is not None:
+            other, other_layer = layer_of(module)
+            assert other <= level, (
+                f"{file}:{line}: {layer!r} imports distarray.{module} of {other_layer!r}."
+            )
+
+
+@pytest.mark.parametrize(("package", "stranger"), STRANGERS)
+def test_strangers_do_not_meet(package: str, stranger: str) -> None:
+    for file in PACKAGE:
+        if own_name(file).split(".")[0] == package:
+            for line, name in imports(file):
+                module = module_of(name) or ""
+                assert module.split(".")[0] != stranger, f"{file}:{line} imports {name}."
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_other_packages_are_imported_in_their_one_place(file: str) -> None:
+    for line, name in imports(file):
+        root = name.split(".")[0]
+        if root in sys.stdlib_module_names or root in ("distarray", "solvers"):
+            continue
+        assert root in HOMES, f"{file}:{line} imports {root}, which the package does not need."
+        assert file.startswith(HOMES[root]), f"{file}:{line} imports {root}; see HOMES."
+
+
+@pytest.mark.parametrize("file", PACKAGE)
+def test_the_package_does_not_know_its_users(file: str) -> None:
+    for line, name in imports(file):
+        assert name.split(".")[0] not in ("solvers", "examples"), f"{file}:{line} imports {name}."
+
+
+def public_uses(file: str) -> Iterator[tuple[int, str]]:
+    """Names of `distarray` that a file uses, as `da.name` or by importing them."""
+    aliases = set()
+    for node in nodes(parsed(file)):
+        if isinstance(node, ast.Import):
+            aliases |= {alias.asname for alias in node.names if alias.name == "distarray"}
+    for line, name in imports(file):
+        if name.startswith("distarray."):
+            yield line, name.removeprefix("distarray.")
+    for node in nodes(parsed(file)):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in aliases
+        ):
+            yield node.lineno, node.attr
+
+
+@pytest.mark.parametrize("file", USERS)
+def test_solvers_and_examples_use_public_names(file: str) -> None:
+    for line, name in public_uses(file):
+        assert name in distarray.__all__, f"{file}:{line} uses distarray.{name}, not a public name."
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.startswith("solvers/")])
+def test_solvers_do_not_touch_local_blocks(file: str) -> None:
+    for node in nodes(parsed(file)):
+        if isinstance(node, ast.Attribute):
+            where = f"{file}:{node.lineno} uses .{node.attr}; write a kernel."
+            assert node.attr not in ("local", "padded", "block"), where
+
+
+def test_public_names_exist_and_are_documented() -> None:
+    for name in distarray.__all__:
+        value = getattr(distarray, name)
+        assert callable(value) is False or value.__doc__, f"distarray.{name} has no docstring."
+
+
+@pytest.mark.parametrize("file", [*PACKAGE, *(f for f in FILES if f.startswith("solvers/"))])
+def test_product_code_has_no_assert(file: str) -> None:
+    lines = [node.lineno for node in ast.walk(parsed(file)) if isinstance(node, ast.Assert)]
+    assert lines == [], f"{file} asserts; raise an error of distarray.errors."
