@@ -36,7 +36,7 @@ LAYERS = {
         "logging",
     ),
     "package": ("__init__",),
-    "programs": ("cli", "testing", "__main__"),
+    "programs": ("cli", "doctor", "selftest", "testing", "__main__"),
 }  # fmt: skip
 LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) for name in names}
 

