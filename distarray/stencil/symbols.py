@@ -77,6 +77,22 @@ class Symbolic:
     def __rdivmod__(self, other: Any) -> tuple[Value, Value]:
         return other // self, other % self
 
+    @property
+    def real(self) -> Value:
+        return self._tracer.apply("real", self)
+
+    @property
+    def imag(self) -> Value:
+        return self._tracer.apply("imag", self)
+
+    def conjugate(self) -> Value:
+        return self._tracer.apply("conjugate", self)
+
+    conj = conjugate
+
+    def astype(self, dtype: Any) -> Value:
+        return self._tracer.astype(self, dtype)
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         return self._tracer.apply_ufunc(ufunc, method, inputs, options)
 
@@ -112,22 +128,6 @@ class Value(Symbolic):
     @property
     def dtype(self) -> ExpressionType:
         return self.node.dtype
-
-    @property
-    def real(self) -> Value:
-        return self._tracer.apply("real", self)
-
-    @property
-    def imag(self) -> Value:
-        return self._tracer.apply("imag", self)
-
-    def conjugate(self) -> Value:
-        return self._tracer.apply("conjugate", self)
-
-    conj = conjugate
-
-    def astype(self, dtype: Any) -> Value:
-        return self._tracer.astype(self, dtype)
 
     def __getitem__(self, key: Any) -> NoReturn:
         self._tracer.fail(

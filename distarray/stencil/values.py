@@ -182,6 +182,7 @@ class ValueTracer:
             self.fail(str(error))
 
     def astype(self, operand: Any, dtype: Any) -> Value:
+        """The operand converted."""
         node = self.node(operand)
         try:
             return Value(self, calls.cast(node, np.dtype(dtype)))
