@@ -1,0 +1,106 @@
+"""Helpers for tests that run on several ranks.
+
+Every check fails on all ranks together, so that a failing test ends instead of hanging. Start such
+tests with `mpirun -n 4 python -m pytest test_mine.py`; each rank then runs the same test functions.
+Expected values come from NumPy on the whole array:
+
+>>> import numpy as np
+>>> import distarray as da
+>>> from distarray.testing import assert_equal, process_grids
+>>> for ranks in process_grids(1, 2):
+...     u = da.asarray(np.arange(12.0).reshape(3, 4), ranks=ranks)
+...     assert_equal(u + 1.0, np.arange(12.0).reshape(3, 4) + 1.0)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.comm import default
+from distarray.decomposition import factorisations
+
+
+def process_grids(size: int, ndim: int) -> list[tuple[int, ...]]:
+    """Every process grid of `size` ranks with `ndim` axes. Local."""
+    return list(factorisations(size, ndim))
+
+
+def assert_equal(array: DistArray, expected: Any, *, tolerance: float = 0.0) -> None:
+    """Check all values against a host array that every rank has. Collective.
+
+    Parameters
+    ----------
+    array : DistArray
+    expected : array_like of the global shape
+    tolerance : largest absolute difference; 0.0 compares exactly (NaN equals NaN)
+
+    Raises
+    ------
+    AssertionError
+        On all ranks, with the place and size of the largest difference.
+    """
+    found = np.asarray(array.gather())
+    wanted = np.asarray(expected)
+    if found.shape != wanted.shape:
+        raise AssertionError(f"The shape is {found.shape}, not {wanted.shape}.")
+    wrong = ~np.isclose(found, wanted, rtol=0.0, atol=tolerance, equal_nan=True)
+    if wrong.any():
+        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise AssertionError(
+            f"{int(wrong.sum())} of {wrong.size} values differ, the first at {place}: "
+            f"{found[place]!r}, not {wanted[place]!r}."
+        )
+
+
+def assert_same_on_all_ranks(value: Any, comm: Any = None) -> None:
+    """Check that every rank has the same bits. Collective over `comm` (default as for a grid).
+
+    Parameters
+    ----------
+    value : array_like or str
+
+    Raises
+    ------
+    AssertionError
+        On all ranks, naming those that differ from rank 0.
+    """
+    communicator = default(comm)
+    digest = np.frombuffer(hashlib.sha256(_bits(value)).digest(), np.int64)
+    all_digests = np.zeros((communicator.size, digest.size), np.int64)
+    all_digests[communicator.rank] = digest
+    all_digests = communicator.allreduce(all_digests, "sum")
+    others = [r for r in range(communicator.size) if (all_digests[r] != all_digests[0]).any()]
+    if others:
+        raise AssertionError(f"Ranks {others} have another value than rank 0.")
+
+
+def _bits(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    array = np.asarray(value)
+    return f"{array.dtype.str}{array.shape}".encode() + array.tobytes()
+
+
+def wipe_halo(array: DistArray) -> None:
+    """Overwrite the halo and boundary layers, so that a missing refresh shows. Collective.
+
+    Floats become NaN, other types their largest value. The owned values stay, and the halo counts as
+    stale.
+    """
+    block = array.block
+    memory = block.component(array.component_prefix)
+    owned = (..., *block.owned.slices(block.padded.start))
+    kept = np.array(memory[owned])
+    memory[...] = _filler(array.dtype)
+    memory[owned] = kept
+    block.changed(array.component_prefix)
+
+
+def _filler(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind in "fc":
+        return np.nan
+    return True if dtype.kind == "b" else np.iinfo(dtype).max
