@@ -58,10 +58,25 @@ class AxisPartition:
     def coarsen(self, factor: int) -> AxisPartition:
         return AxisPartition(self.base, self.parts, self.factor * factor)
 
+    def cut_unevenly(self, factor: int) -> bool:
+        """Whether some block, or the axis, ends within a cell of the grid coarser by `factor`."""
+        return _cut_unevenly(self, factor)
+
+    def finer_cut_unevenly(self, factor: int) -> bool:
+        """Whether the same holds for the grid that is finer by `factor` and this one."""
+        return self.factor % factor == 0 and _cut_unevenly(
+            AxisPartition(self.base, self.parts, self.factor // factor), factor
+        )
+
 
 @functools.lru_cache(maxsize=256)
 def _narrowest_coarse(axis: AxisPartition) -> int:
     return min(axis.size(part) for part in range(axis.parts))
+
+
+@functools.lru_cache(maxsize=256)
+def _cut_unevenly(axis: AxisPartition, factor: int) -> bool:
+    return axis.cells % factor != 0 or any(axis.start(part) % factor for part in range(axis.parts))
 
 
 @dataclass(frozen=True, init=False)
@@ -198,6 +213,12 @@ class Decomposition:
             for axis, part, count in zip(self.axes, coords, points, strict=True)
         )
         return Box(start, stop)
+
+    def select(self, axes: Sequence[int]) -> Decomposition:
+        """The decomposition of some of the axes, cut as they are here."""
+        chosen = object.__new__(Decomposition)
+        chosen._set(tuple(self.axes[a] for a in axes), tuple(self.periodic[a] for a in axes))
+        return chosen
 
     def coarsen(self, factor: int | Sequence[int], halo: int | Sequence[int] = 0) -> Decomposition:
         """The decomposition of the grid coarser by `factor`, cut where this one is cut."""
