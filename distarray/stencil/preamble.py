@@ -1,0 +1,146 @@
+"""C helpers that generated kernels call: NumPy's rules where C has others, and the rows of fused reductions. Pure.
+
+Each helper is a template; `text` makes those that a kernel calls, for the types it calls them with.
+"""
+
+from __future__ import annotations
+
+import re
+
+from distarray.exact import C_HELPERS
+
+_HEADER = """\
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+"""
+
+# T: the C type, N: its name in NumPy, U: the unsigned type, W: its width in bits, F: the C library's suffix.
+_ANY = {
+    "sign": "static inline T sign_N(T x) { return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x; }",
+}
+_INTEGER = {
+    "floor_divide": """\
+static inline T floor_divide_N(T a, T b) {
+  if (b == 0) return 0;
+  if (b == (T)-1 && (T)-1 < 0) return (T)(0 - (U)a);
+  return a / b - ((a % b != 0) & ((a < 0) != (b < 0)));
+}""",
+    "remainder": """\
+static inline T remainder_N(T a, T b) {
+  if (b == 0 || (b == (T)-1 && (T)-1 < 0)) return 0;
+  const T rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}""",
+    "fmod": """\
+static inline T fmod_N(T a, T b) { return b == 0 || (b == (T)-1 && (T)-1 < 0) ? 0 : a % b; }""",
+    "absolute": "static inline T absolute_N(T x) { return x < 0 ? (T)(0 - (U)x) : x; }",
+    "minimum": "static inline T minimum_N(T a, T b) { return a < b ? a : b; }",
+    "maximum": "static inline T maximum_N(T a, T b) { return a > b ? a : b; }",
+    "fmin": "static inline T fmin_N(T a, T b) { return a < b ? a : b; }",
+    "fmax": "static inline T fmax_N(T a, T b) { return a > b ? a : b; }",
+    "left_shift": "static inline T left_shift_N(T a, T b) { return (U)b < W ? (T)((U)a << b) : 0; }",
+    "right_shift": "static inline T right_shift_N(T a, T b) { return (U)b < W ? a >> b : a < 0 ? -1 : 0; }",
+}
+_FLOAT = {
+    "floor_divide": """\
+static inline T floor_divide_N(T a, T b) {
+  if (b == 0) return a / b;
+  const T rest = fmodF(a, b);
+  T quotient = (a - rest) / b;
+  if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
+  if (quotient == 0) return copysignF(0, a / b);
+  const T whole = floorF(quotient);
+  return quotient - whole > (T)0.5 ? whole + 1 : whole;
+}""",
+    "remainder": """\
+static inline T remainder_N(T a, T b) {
+  const T rest = fmodF(a, b);
+  if (b == 0) return rest;
+  if (rest == 0) return copysignF(0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}""",
+    # NaN wins in minimum and maximum and loses in fmin and fmax.
+    "minimum": "static inline T minimum_N(T a, T b) { return (a < b) | (a != a) ? a : b; }",
+    "maximum": "static inline T maximum_N(T a, T b) { return (a > b) | (a != a) ? a : b; }",
+    "fmin": "static inline T fmin_N(T a, T b) { return (a <= b) | (b != b) ? a : b; }",
+    "fmax": "static inline T fmax_N(T a, T b) { return (a >= b) | (b != b) ? a : b; }",
+    "isnan": "static inline bool isnan_N(T x) { return x != x; }",
+    "isinf": "static inline bool isinf_N(T x) { return fabsF(x) == INFINITY; }",
+    "isfinite": "static inline bool isfinite_N(T x) { return fabsF(x) < INFINITY; }",
+}
+
+# Rows of a fused reduction: n values enter `total`. Eight lanes let sums and extrema use vectors in a fixed order.
+_SUM = """\
+static void add_sum_N(T *total, const T *x, int64_t n) {
+  T lane[8] = {0};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int64_t l = 0; l < 8; l++) lane[l] += x[i + l];
+  for (; i < n; i++) lane[i % 8] += x[i];
+  *total += ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}"""
+_EXTREMUM = """\
+static void add_NAME_N(T *total, const T *x, int64_t n) {
+  T lane[8], nan[8] = {0};
+  int64_t i = 0;
+  for (int64_t l = 0; l < 8; l++) lane[l] = total[0];
+  for (; i + 8 <= n; i += 8)
+    for (int64_t l = 0; l < 8; l++) {
+      lane[l] = x[i + l] SIGN lane[l] ? x[i + l] : lane[l];
+      nan[l] = x[i + l] != x[i + l] ? 1 : nan[l];
+    }
+  for (; i < n; i++) {
+    lane[0] = x[i] SIGN lane[0] ? x[i] : lane[0];
+    nan[0] = x[i] != x[i] ? 1 : nan[0];
+  }
+  for (int64_t l = 0; l < 8; l++) {
+    total[0] = lane[l] SIGN total[0] ? lane[l] : total[0];
+    total[1] = nan[l] != 0 ? 1 : total[1];
+  }
+}"""
+_COMPLEX = "typedef struct { T re, im; } N;"
+
+_WIDTHS = ("8", "16", "32", "64")
+_FLOATS = {"float32": ("float", "f"), "float64": ("double", "")}
+
+
+def text(body: str, results: frozenset[str] = frozenset()) -> str:
+    """What must stand above `body`: includes, element types, and the helpers it calls. `results` adds to exact sums."""
+    words = set(re.findall(r"[A-Za-z_]\w*", body))
+    parts = [_HEADER, "union scalar { double real[2]; int64_t integer; };"]
+    for name, part in (("complex64", "float"), ("complex128", "double")):
+        if name in words:
+            parts.append(_COMPLEX.replace("T", part).replace("N", name))
+    parts += [template for word in sorted(words) if (template := _helper(word)) is not None]
+    if "exact_add" in words:
+        parts.append(C_HELPERS)
+    return "\n".join(parts)
+
+
+def _helper(word: str) -> str | None:
+    """The definition of a helper by its full name, such as minimum_float64."""
+    name, _, kind = word.rpartition("_")
+    if name == "add_sum":
+        return _filled(_SUM, kind)
+    if name in ("add_min", "add_max"):
+        template = _EXTREMUM.replace("NAME", name[4:]).replace(
+            "SIGN", "<" if name == "add_min" else ">"
+        )
+        return _filled(template, kind)
+    template = (_FLOAT if kind in _FLOATS else _INTEGER).get(name) or _ANY.get(name)
+    return None if template is None else _filled(template, kind)
+
+
+def _filled(template: str, kind: str) -> str | None:
+    if kind in _FLOATS:
+        c_type, ending = _FLOATS[kind]
+        values = {"T": c_type, "N": kind, "F": ending, "U": c_type, "W": ""}
+    elif kind.removeprefix("u").startswith("int") and kind.endswith(_WIDTHS):
+        width = kind.rpartition("int")[2]
+        values = {"T": f"{kind}_t", "N": kind, "F": "", "U": f"uint{width}_t", "W": width}
+    else:
+        return None
+    # Placeholders are single capitals that stand alone, or end a name after _ or a lower-case letter.
+    return re.sub(r"(?<![A-Z])([TNFUW])(?![A-Za-z])", lambda match: values[match[1]], template)
