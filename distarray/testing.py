@@ -88,7 +88,7 @@ def _bits(value: Any) -> bytes:
 def wipe_halo(array: DistArray) -> None:
     """Overwrite the halo and boundary layers, so that a missing refresh shows. Collective.
 
-    Floats become NaN, other types their largest value. The owned values stay, and the halo counts as
+    Floats become NaN, other types their largest value. The owned values stay; the halo counts as
     stale.
     """
     block = array.block

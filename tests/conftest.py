@@ -6,7 +6,14 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from tests.harness import LAUNCHER_PREFIXES, ROOT
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the command line choose the numbers of ranks of `tests/test_ranks.py`."""
+    parser.addoption("--ranks", metavar="N[,N...]", help="run rank tests on these numbers of ranks")
 
 
 def pytest_configure() -> None:

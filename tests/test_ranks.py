@@ -1,13 +1,15 @@
 """Runs each file of `tests/ranks` on several ranks: one item for each file and number of ranks.
 
-`python -m pytest tests/test_ranks.py -k ranks_harness-4` picks one. A file may set `RANKS = (2, 4)`
-and `TIMEOUT = 120` (seconds for the whole file on one number of ranks).
+`python -m pytest tests/test_ranks.py -k ranks_harness --ranks 3,6` picks a file and the numbers of
+ranks. A file may set `RANKS = (2, 4)`, the only numbers it is for, and `TIMEOUT = 120`, seconds for
+the whole file on one number of ranks.
 """
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,35 +19,36 @@ RANKS = (1, 2, 3, 4, 8)
 TIMEOUT = 120
 
 
-def settings(path: Path) -> dict[str, object]:
+def settings(path: Path) -> dict[str, Any]:
     """The constants RANKS and TIMEOUT of a test file, read without importing it."""
-    found: dict[str, object] = {"RANKS": RANKS, "TIMEOUT": TIMEOUT}
-    for node in ast.parse(path.read_text()).body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and node.targets[0].id in found
-        ):
-            found[node.targets[0].id] = ast.literal_eval(node.value)
-    return found
+    return {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in ("RANKS", "TIMEOUT")
+    }
 
 
-def items() -> list[object]:
-    """One parameter set for each file and number of ranks."""
-    found = []
+def numbers(chosen: str | None, own: tuple[int, ...] | None) -> list[int]:
+    """The numbers of ranks for a file: those chosen, as far as the file is for them."""
+    if chosen is None:
+        return list(own or RANKS)
+    return [n for n in map(int, chosen.split(",")) if own is None or n in own]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make one item for each file and number of ranks."""
+    items = []
     for path in sorted((ROOT / "tests" / "ranks").glob("ranks_*.py")):
-        chosen = settings(path)
-        for n in chosen["RANKS"]:
-            limit = chosen["TIMEOUT"]
-            found.append(
-                pytest.param(
-                    path, n, limit, id=f"{path.stem}-{n}", marks=pytest.mark.timeout(limit + 30)
-                )
-            )
-    return found
+        own = settings(path)
+        limit = own.get("TIMEOUT", TIMEOUT)
+        for n in numbers(metafunc.config.getoption("ranks"), own.get("RANKS")):
+            marks = pytest.mark.timeout(limit + 30)
+            items.append(pytest.param(path, n, limit, id=f"{path.stem}-{n}", marks=marks))
+    metafunc.parametrize(("path", "n", "limit"), items)
 
 
-@pytest.mark.parametrize(("path", "n", "limit"), items())
 def test_ranks(path: Path, n: int, limit: float) -> None:
     try:
         result = run_test_file(path, n, timeout=limit)
