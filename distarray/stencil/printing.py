@@ -332,6 +332,7 @@ _COMPLEX: dict[str, Writer] = {
     "divide": _complex_quotient,
     "negative": lambda _, operand: tuple(Text(f"-{part.within(ATOM)}", PREFIX) for part in operand),
     "absolute": _complex_size,
+    "conjugate": lambda _, operand: (operand[0], Text(f"-{operand[1].within(ATOM)}", PREFIX)),
     "real": lambda _, operand: operand[:1],
     "imag": lambda _, operand: operand[1:],
     "equal": _tests("equal", "&", AND),
