@@ -1,0 +1,168 @@
+"""All conditions of one array, resolved into rules, and what follows from them."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from distarray.block import Block, Component, HaloReads
+from distarray.boundary import requirements
+from distarray.boundary.conditions import Condition, Custom, Piecewise
+from distarray.boundary.custom import CustomProgram, CustomRule, trace_custom
+from distarray.boundary.face import Face
+from distarray.boundary.fill import prepare_fixes
+from distarray.boundary.rules import PiecewiseRule, Rule, Steps, simple_rule
+from distarray.boundary.values import condition_part
+from distarray.geometry import AxisGeometry
+from distarray.layout import Layout
+
+_version = itertools.count()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What was assigned for one component at one face: the condition, for all components below
+    `prefix`.
+    """
+
+    assigned: Condition
+    prefix: Component
+    rule: Rule
+
+
+class ArrayConditions:
+    """The conditions of all components of an array on all sides. Views of components share it.
+
+    Attributes
+    ----------
+    rules : dict from (axis, side, full component) to Rule
+    version : int
+        Changed by every assignment, to a number that no other version of any array ever has.
+    time : float
+        The time of the functions that was used last.
+    """
+
+    def __init__(
+        self, layout: Layout, axes: tuple[AxisGeometry, ...], names: tuple[str, ...]
+    ) -> None:
+        self.layout, self.axes, self.names = layout, axes, names
+        self.entries: dict[requirements.RuleKey, Entry] = {}
+        self.rules: dict[requirements.RuleKey, Rule] = {}
+        self.time = 0.0
+        self.block: weakref.ref[Block] | None = None
+        self.changed()
+
+    def changed(self) -> None:
+        """Note that entries were changed."""
+        self.version = next(_version)
+        self.rules = {key: entry.rule for key, entry in self.entries.items()}
+        self.time_dependent = any(rule.time_dependent for rule in self.rules.values())
+        self.fixing = any(True for rule in self.rules.values() for _ in rule.fixes())
+        self.arrays = tuple(
+            {
+                id(array): array for rule in self.rules.values() for array in _arrays_of(rule)
+            }.values()
+        )
+        self._fixes: tuple[int, int, Steps] | None = None
+        block = self.block() if self.block is not None else None
+        if block is not None:
+            block.changed()
+            self.fix_values(block)
+
+    def rules_at(self, axis: int, side: int) -> list[tuple[requirements.RuleKey, Rule]]:
+        """The rules of one face, in the order of the components."""
+        return sorted(
+            (item for item in self.rules.items() if item[0][:2] == (axis, side)),
+            key=lambda item: item[0],
+        )
+
+    def resolve(
+        self, condition: Condition, face: Face, prefix: Component
+    ) -> dict[requirements.RuleKey, Entry]:
+        """Entries of a condition for all components below `prefix`."""
+        traced: dict[int, CustomProgram] = {}
+        return {
+            (face.axis, face.side, component): Entry(
+                condition, prefix, self._rule(condition, face, prefix, component, traced)
+            )
+            for component in components_below(self.layout, prefix)
+        }
+
+    def _rule(
+        self,
+        condition: Condition,
+        face: Face,
+        prefix: Component,
+        component: Component,
+        traced: dict[int, CustomProgram],
+    ) -> Rule:
+        if isinstance(condition, Custom):
+            if id(condition) not in traced:
+                traced[id(condition)] = trace_custom(condition, face, prefix)
+            return CustomRule(traced[id(condition)], component)
+        if isinstance(condition, Piecewise):
+            first = self._rule(condition.first, face, prefix, component, traced)
+            return PiecewiseRule(
+                condition.mask, first, self._rule(condition.second, face, prefix, component, traced)
+            )
+        depth = len(prefix)
+        part = condition_part(condition, face, self.layout.components[depth:], component[depth:])
+        return simple_rule(part, face, component)
+
+    def state(self, time: float | None) -> tuple[Any, ...]:
+        """What the layers depend on besides the block itself; the same on all ranks."""
+        now = (self.time if time is None else time) if self.time_dependent else None
+        if not self.arrays:
+            return self.version, now
+        versions = (
+            (
+                array.block.serial,
+                array.block.version,
+                getattr(getattr(array, "boundary", None), "version", None),
+            )
+            for array in self.arrays
+        )
+        return (self.version, now, *versions)
+
+    def fix_values(self, block: Block, time: float | None = None) -> None:
+        """Set the points on faces that are fixed, where that has not been done at this time."""
+        if time is not None:
+            self.time = time
+        if not self.fixing:
+            return
+        state = self.version, self.time if self.time_dependent else None
+        if block.filled.get("points") == state:
+            return
+        if self._fixes is None or self._fixes[:2] != (block.serial, self.version):
+            self._fixes = block.serial, self.version, prepare_fixes(self, block)
+        for update in self._fixes[2].updates:
+            update(self.time)
+        for call in self._fixes[2].calls:
+            call()
+        block.filled["points"] = state
+
+    def closed(self, reads: HaloReads) -> HaloReads:
+        return (
+            requirements.closed(self.rules, reads, self.layout.ndim) if self.rules else dict(reads)
+        )
+
+    def others(self, reads: HaloReads) -> list[tuple[Any, HaloReads]]:
+        return (
+            requirements.others(self.rules, self.closed(reads), self.layout.ndim)
+            if self.arrays
+            else []
+        )
+
+
+def _arrays_of(rule: Rule) -> tuple[Any, ...]:
+    if isinstance(rule, PiecewiseRule):
+        return _arrays_of(rule.first) + _arrays_of(rule.second)
+    return rule.arrays if isinstance(rule, CustomRule) else ()
+
+
+def components_below(layout: Layout, prefix: Component) -> list[Component]:
+    """Full component indices that start with `prefix`."""
+    rest = layout.components[len(prefix) :]
+    return [prefix + tail for tail in itertools.product(*map(range, rest))]

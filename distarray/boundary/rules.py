@@ -1,0 +1,399 @@
+"""What one condition does to one component at one face: the formulas, and their replay on prepared
+views.
+
+A rule is made from a condition on all ranks alike, and checked then. It tells what a fill reads
+(`sources`) and prepares the fill of a region: NumPy calls with all views made beforehand, each
+operation rounded once, so that the bits do not depend on which rank fills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from distarray.block import Block, Component
+from distarray.boundary.conditions import (
+    Condition,
+    Dirichlet,
+    Extrapolate,
+    Neumann,
+    Robin,
+    Symmetry,
+)
+from distarray.boundary.face import Face, Region, along
+from distarray.boundary.values import FaceValue, cast, evaluate
+from distarray.errors import BoundaryError
+
+#: Where and whether points are fixed: (mask function, its wanted answer) of each enclosing
+#: Piecewise.
+Masks = tuple[tuple[Callable[..., Any], bool], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Values that a fill reads.
+
+    `depth` values inside count from the face, `layers` says whether layers of the same number are
+    read. `shift` is the offset along the other axes. `array` is None for the array that is filled.
+    """
+
+    component: Component
+    depth: int
+    shift: tuple[int, ...]
+    array: Any = None
+    layers: bool = False
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A prepared fill: `updates` evaluate functions at a time, `calls` write the layers."""
+
+    updates: list[Callable[[float], None]] = field(default_factory=list)
+    calls: list[Callable[..., Any]] = field(default_factory=list)
+
+    def extend(self, other: Steps) -> None:
+        self.updates.extend(other.updates)
+        self.calls.extend(other.calls)
+
+
+class Rule(Protocol):
+    """A condition for one component at one face."""
+
+    face: Face
+
+    @property
+    def time_dependent(self) -> bool:
+        """Whether the layers may change with time alone."""
+        ...
+
+    def sources(self, layers: int) -> list[Source]:
+        """What filling this many layers reads."""
+        ...
+
+    def prepare(self, region: Region, target: Any, block: Block) -> Steps:
+        """The fill of `target`, whose axis along the face's holds layer 1, 2, ... Local."""
+        ...
+
+    def fixes(self) -> Iterator[tuple[FaceValue, Masks]]:
+        """Values that points lying on the face are fixed to, and where."""
+        ...
+
+    @property
+    def fixes_all(self) -> bool:
+        """Whether every point lying on the face is fixed."""
+        ...
+
+
+class SimpleRule:
+    """What rules share that read the component itself straight inward."""
+
+    kind: str
+    time_dependent = False
+    fixes_all = False
+
+    def __init__(self, face: Face, component: Component) -> None:
+        self.face, self.component = face, component
+
+    def depth(self, layers: int) -> int:
+        raise NotImplementedError
+
+    def sources(self, layers: int) -> list[Source]:
+        return [Source(self.component, self.depth(layers), (0,) * self.face.layout.ndim)]
+
+    def fixes(self) -> Iterator[tuple[FaceValue, Masks]]:
+        return iter(())
+
+    def cast(self, values: Any) -> Any:
+        """Coefficients in the array's dtype; real ones of a complex array stay real."""
+        dtype = self.face.layout.dtype
+        if dtype.kind == "c" and np.asarray(values).dtype.kind != "c":
+            dtype = np.dtype(dtype.type(0).real.dtype)
+        return cast(values, dtype, self.face, self.kind)
+
+    def check_number(self) -> None:
+        if self.face.layout.dtype.kind == "b":
+            raise BoundaryError(
+                f"{self.kind} on {self.face.name} needs arithmetic, which an array of bool has "
+                "not; "
+                "use Symmetry(1) or Outflow()."
+            )
+
+
+class MirrorRule(SimpleRule):
+    """Kinds that compute layer m from its mirror value w: alpha + beta w."""
+
+    def __init__(
+        self, face: Face, component: Component, kind: str, values: tuple[Any, ...]
+    ) -> None:
+        super().__init__(face, component)
+        self.kind = kind
+        self.values = tuple(FaceValue(value, face, kind) for value in values)
+        self.time_dependent = any(value.time_dependent for value in self.values)
+        self.check_number()
+        if not self.time_dependent:
+            whole = face.whole()
+            distances = whole.layer_distances(max(1, face.layout.halo[face.axis]))
+            for coefficient in self.coefficients(whole, distances, 0.0):
+                self.cast(coefficient)
+
+    def coefficients(self, region: Region, distances: Any, time: float) -> tuple[Any, Any]:
+        """Alpha and beta of each layer in double precision, an exact 1 or -1 as a Python int."""
+        raise NotImplementedError
+
+    def depth(self, layers: int) -> int:
+        return layers + self.face.on_face
+
+    def prepare(self, region: Region, target: Any, block: Block) -> Steps:
+        mirror = region.inner(
+            block.component(self.component), int(self.face.on_face), region.layers
+        )
+        compute = partial(self.coefficients, region, region.distances())
+        if not self.time_dependent:
+            alpha, beta = compute(0.0)
+            return Steps(
+                [],
+                linear(
+                    self.cast(alpha),
+                    beta if isinstance(beta, int) else self.cast(beta),
+                    mirror,
+                    target,
+                ),
+            )
+        alpha = np.empty(region.shape, target.dtype)
+        beta = self.fixed_beta or np.empty(region.shape, target.dtype)
+
+        def update(time: float) -> None:
+            new_alpha, new_beta = compute(time)
+            alpha[...] = self.cast(new_alpha)
+            if not isinstance(beta, int):
+                beta[...] = self.cast(new_beta)
+
+        return Steps([update], linear(alpha, beta, mirror, target))
+
+    fixed_beta: int = 0
+
+
+class DirichletRule(MirrorRule):
+    """Layer m = 2 g - w."""
+
+    fixed_beta = -1
+
+    def coefficients(self, region: Region, distances: Any, time: float) -> tuple[Any, Any]:
+        return 2.0 * self.values[0].on(region, time), -1
+
+    @property
+    def fixes_all(self) -> bool:  # type: ignore[override]
+        return self.face.on_face
+
+    def fixes(self) -> Iterator[tuple[FaceValue, Masks]]:
+        if self.face.on_face:
+            yield self.values[0], ()
+
+
+class NeumannRule(MirrorRule):
+    """Layer m = w + d_m g."""
+
+    fixed_beta = 1
+
+    def coefficients(self, region: Region, distances: Any, time: float) -> tuple[Any, Any]:
+        return distances * self.values[0].on(region, time), 1
+
+
+class RobinRule(MirrorRule):
+    """Layer m = 2 c d / (a d + 2 b) + (2 b - a d) / (a d + 2 b) w."""
+
+    def coefficients(self, region: Region, distances: Any, time: float) -> tuple[Any, Any]:
+        a, b, c = (value.on(region, time) for value in self.values)
+        scale = a * distances + 2.0 * b
+        if not self.time_dependent and not np.all(scale):
+            raise BoundaryError(
+                f"Robin on {self.face.name} has a d + 2 b = 0 with d the distance of a layer from "
+                "its mirror point, "
+                "so that no layer value satisfies it; change a or b."
+            )
+        return 2.0 * c * distances / scale, (2.0 * b - a * distances) / scale
+
+
+class SymmetryRule(SimpleRule):
+    """Layer m = sign w."""
+
+    kind = "Symmetry"
+
+    def __init__(self, face: Face, component: Component, sign: Any) -> None:
+        super().__init__(face, component)
+        if isinstance(sign, tuple):
+            raise BoundaryError(
+                f"Symmetry on {face.name} has {len(sign)} signs, which only an array with that "
+                "many components takes; "
+                "give 1 or -1."
+            )
+        self.sign = int(sign)
+        if sign != 1:
+            self.check_number()
+
+    def depth(self, layers: int) -> int:
+        return layers + self.face.on_face
+
+    def prepare(self, region: Region, target: Any, block: Block) -> Steps:
+        mirror = region.inner(
+            block.component(self.component), int(self.face.on_face), region.layers
+        )
+        if self.sign == 1:
+            return Steps([], [partial(np.copyto, target, mirror)])
+        return Steps([], [partial(np.negative, mirror, target)])
+
+
+class ExtrapolateRule(SimpleRule):
+    """The polynomial through the nearest values, as a sum of Lagrange weights times values."""
+
+    kind = "Extrapolate"
+
+    def __init__(self, face: Face, component: Component, degree: int) -> None:
+        super().__init__(face, component)
+        self.degree = degree
+        if degree >= face.points:
+            raise BoundaryError(
+                f"Extrapolate({degree}) on {face.name} needs {degree + 1} points along the axis, "
+                "which has "
+                f"{face.points}; use degree {face.points - 1} or less."
+            )
+        if degree:
+            self.check_number()
+            for number in range(degree + 1):
+                self.cast(self.weights(number, max(1, face.layout.halo[face.axis])))
+
+    def depth(self, layers: int) -> int:
+        return self.degree + 1
+
+    def weights(self, number: int, layers: int) -> Any:
+        """Lagrange weight of the value at inward position `number` in each layer."""
+        found = [self._weight(number, layer) for layer in range(1, layers + 1)]
+        return along(np.array(found, np.float64), self.face.axis, self.face.layout.ndim)
+
+    def _weight(self, number: int, layer: int) -> float:
+        face = self.face
+        if face.axes[face.axis].spacing is not None:
+            place: float = -layer
+            nodes: list[float] = list(range(self.degree + 1))
+        else:
+            place = -0.5 * face.mirror_distance(layer)
+            nodes = [face.distance(inward) for inward in range(self.degree + 1)]
+        above, below = 1.0, 1.0
+        for other, node in enumerate(nodes):
+            if other != number:
+                above *= place - node
+                below *= nodes[number] - node
+        return above / below
+
+    def prepare(self, region: Region, target: Any, block: Block) -> Steps:
+        memory = block.component(self.component)
+        values = [region.inner(memory, number, 1) for number in range(self.degree + 1)]
+        if not self.degree:
+            return Steps([], [partial(np.copyto, target, values[0])])
+        weights = [
+            self.cast(self.weights(number, region.layers)) for number in range(self.degree + 1)
+        ]
+        calls = multiply(weights[0], values[0], target)
+        scratch = np.empty(region.shape, target.dtype)
+        for weight, value in zip(weights[1:], values[1:], strict=True):
+            calls += multiply(weight, value, scratch)
+            calls.append(partial(np.add, target, scratch, target))
+        return Steps([], calls)
+
+
+class PiecewiseRule:
+    """One rule where a mask of the face coordinates is true, another elsewhere."""
+
+    def __init__(self, mask: Callable[..., Any], first: Rule, second: Rule) -> None:
+        self.mask, self.first, self.second = mask, first, second
+        self.face = first.face
+
+    @property
+    def time_dependent(self) -> bool:
+        return self.first.time_dependent or self.second.time_dependent
+
+    @property
+    def fixes_all(self) -> bool:
+        return self.first.fixes_all and self.second.fixes_all
+
+    def sources(self, layers: int) -> list[Source]:
+        return self.first.sources(layers) + self.second.sources(layers)
+
+    def fixes(self) -> Iterator[tuple[FaceValue, Masks]]:
+        for rule, wanted in ((self.first, True), (self.second, False)):
+            for value, masks in rule.fixes():
+                yield value, ((self.mask, wanted), *masks)
+
+    def prepare(self, region: Region, target: Any, block: Block) -> Steps:
+        chosen = np.broadcast_to(mask_on(region, ((self.mask, True),)), region.shape)
+        other = np.zeros(region.shape, target.dtype)
+        steps = self.first.prepare(region, target, block)
+        steps.extend(self.second.prepare(region, other, block))
+        steps.calls.append(partial(np.copyto, target, other, where=~chosen))
+        return steps
+
+
+def mask_on(region: Region, masks: Masks) -> Any:
+    """Booleans over one layer of the region: where every mask answers as wanted."""
+    result = np.ones(region.plane, bool)
+    for function, wanted in masks:
+        answer = evaluate(function, region, (), "The mask of Piecewise")
+        if answer.dtype != bool:
+            raise BoundaryError(
+                f"The mask of Piecewise on {region.face.name} returned {answer.dtype}; return "
+                "bool, as a comparison of coordinates does."
+            )
+        result &= answer == wanted
+    return result
+
+
+def linear(alpha: Any, beta: Any, values: Any, target: Any) -> list[Callable[..., Any]]:
+    """Calls that compute target = alpha + beta * values."""
+    if isinstance(beta, int):
+        operands = (values, alpha) if beta == 1 else (alpha, values)
+        return [partial(np.add if beta == 1 else np.subtract, *operands, target)]
+    return [*multiply(beta, values, target), partial(np.add, target, alpha, target)]
+
+
+def multiply(factor: Any, values: Any, target: Any) -> list[Callable[..., Any]]:
+    """Calls that compute target = factor * values; complex products by their real expansion."""
+    if target.dtype.kind != "c":
+        return [partial(np.multiply, factor, values, target)]
+    real, imag = target.real, target.imag
+    if factor.dtype.kind != "c":
+        return [
+            partial(np.multiply, factor, values.real, real),
+            partial(np.multiply, factor, values.imag, imag),
+        ]
+    scratch = np.empty_like(real)
+    return [
+        partial(np.multiply, factor.real, values.real, real),
+        partial(np.multiply, factor.imag, values.imag, scratch),
+        partial(np.subtract, real, scratch, real),
+        partial(np.multiply, factor.real, values.imag, imag),
+        partial(np.multiply, factor.imag, values.real, scratch),
+        partial(np.add, imag, scratch, imag),
+    ]
+
+
+def simple_rule(condition: Condition, face: Face, component: Component) -> Rule:
+    """The rule of a condition other than Piecewise and Custom, for one component."""
+    match condition:
+        case Dirichlet(value):
+            return DirichletRule(face, component, "Dirichlet", (value,))
+        case Neumann(value):
+            return NeumannRule(face, component, "Neumann", (value,))
+        case Robin(a, b, c):
+            return RobinRule(face, component, "Robin", (a, b, c))
+        case Symmetry(sign):
+            return SymmetryRule(face, component, sign)
+        case Extrapolate(degree):
+            return ExtrapolateRule(face, component, degree)
+    raise BoundaryError(
+        f"{type(condition).__name__} on {face.name} is no kind of condition that can be filled; "
+        "use one of those that distarray has, or Custom with a kernel."
+    )
