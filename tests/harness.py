@@ -37,8 +37,10 @@ LAUNCHER_PREFIXES = (
 )
 
 #: Open MPI refuses root and more ranks than cores unless told; other libraries ignore these.
-#: An empty `opal_signal` leaves the report of a crash to Python's faulthandler.
+#: An empty `opal_signal` leaves the report of a crash to Python's faulthandler. Looking for
+#: libfabric's networks takes a second at every start, and all ranks are on this machine.
 OPEN_MPI = {
+    "OMPI_MCA_btl": "^ofi",
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_opal_signal": "",
