@@ -1,0 +1,142 @@
+"""NumPy-like arrays spread over MPI ranks, a stencil language without communication code, and what solvers need.
+
+The layers, each built on those before it:
+
+errors, spans, progress                          what went wrong, where time went, how far a run is
+decomposition, regions, layout, geometry         who owns what, and where it lies in space
+stencil                                          kernels: traced, analysed, run by NumPy or as C text
+backends, comm                                   the device and the ranks, behind one protocol each
+block, topology, halo, boundary, redistribute    memory of one rank, kept fresh, filled and moved
+array, grid                                      the distributed array and the grid it lives on
+random, linalg, points, apply, iterate, io       what is done with arrays
+cli, testing                                     programs and helpers for tests
+
+Importing this package initialises neither MPI nor a device.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from distarray import random
+from distarray.apply import StencilKernel, stencil
+from distarray.array import DistArray
+from distarray.array_reductions import (
+    begin_all,
+    begin_any,
+    begin_max,
+    begin_mean,
+    begin_min,
+    begin_prod,
+    begin_sum,
+)
+from distarray.boundary import (
+    Custom,
+    Dirichlet,
+    Extrapolate,
+    Neumann,
+    Outflow,
+    Piecewise,
+    Robin,
+    Symmetry,
+)
+from distarray.creation import asarray, empty, from_root, full, ones, zeros
+from distarray.decomposition import Decomposition
+from distarray.errors import (
+    ArrayError,
+    BackendError,
+    BoundaryError,
+    CommunicationError,
+    DecompositionError,
+    DistArrayError,
+    FileError,
+    GridError,
+    IndexingError,
+    SolverError,
+    StencilError,
+    UnsupportedError,
+)
+from distarray.grid import Grid
+from distarray.iterate import iterate
+from distarray.linalg import begin_dot, begin_norm, dot, norm
+from distarray.logging import log
+from distarray.pending import Pending
+from distarray.placement import map_along
+from distarray.points import Points
+from distarray.profile import Profile
+from distarray.stencil.language import coordinate, index, reduce, spacing, where
+
+if TYPE_CHECKING:
+    from distarray.io import Checkpointer, Snapshot, load, save
+
+__version__ = "0.1.0"
+
+#: Names that load h5py, at their first use.
+_FILES = ("Checkpointer", "Snapshot", "load", "save")
+
+__all__ = [
+    "ArrayError",
+    "BackendError",
+    "BoundaryError",
+    "Checkpointer",
+    "CommunicationError",
+    "Custom",
+    "Decomposition",
+    "DecompositionError",
+    "Dirichlet",
+    "DistArray",
+    "DistArrayError",
+    "Extrapolate",
+    "FileError",
+    "Grid",
+    "GridError",
+    "IndexingError",
+    "Neumann",
+    "Outflow",
+    "Pending",
+    "Piecewise",
+    "Points",
+    "Profile",
+    "Robin",
+    "Snapshot",
+    "SolverError",
+    "StencilError",
+    "StencilKernel",
+    "Symmetry",
+    "UnsupportedError",
+    "asarray",
+    "begin_all",
+    "begin_any",
+    "begin_dot",
+    "begin_max",
+    "begin_mean",
+    "begin_min",
+    "begin_norm",
+    "begin_prod",
+    "begin_sum",
+    "coordinate",
+    "dot",
+    "empty",
+    "from_root",
+    "full",
+    "index",
+    "iterate",
+    "load",
+    "log",
+    "map_along",
+    "norm",
+    "ones",
+    "random",
+    "reduce",
+    "save",
+    "spacing",
+    "stencil",
+    "where",
+    "zeros",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FILES:
+        from distarray import io
+
+        return getattr(io, name)
+    raise AttributeError(f"module 'distarray' has no attribute {name!r}")

@@ -1,0 +1,434 @@
+"""The distributed array: a block on each rank, and the grid, location and conditions it belongs to.
+
+`DistArray` holds state and hands work to its neighbours in this layer, each a set of functions on arrays:
+`elementwise` (ufuncs and operators), `functions` (NumPy functions by an explicit list), `indexing`, `reductions`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from distarray import array_reductions, elementwise, functions, indexing, placement
+from distarray.block import Block
+from distarray.boundary import Boundary
+from distarray.comm.base import Communicator
+from distarray.decomposition import Decomposition
+from distarray.errors import ArrayError, BackendError, UnsupportedError
+from distarray.layout import Layout
+from distarray.redistribute import gather
+from distarray.topology import Topology
+
+if TYPE_CHECKING:
+    from distarray.grid import Grid
+
+HostArray = np.ndarray[Any, Any]
+Axes = int | Sequence[int] | None
+
+
+class DistArray(NDArrayOperatorsMixin):
+    """A NumPy-like array spread over ranks. Made by `Grid` methods, `distarray.zeros`, `asarray` and others.
+
+    `shape`, `size`, `dtype` and `nbytes` are global; `local` is what this rank owns. Operators and ufuncs work on
+    owned values without communication. Everything that writes is collective.
+
+    Attributes
+    ----------
+    block : Block
+        Memory on this rank; views of a component share it.
+    component_prefix : tuple of int
+        Components selected by a view, () for a whole array.
+    layout : Layout
+        Placement of this array or view.
+    topology : Topology
+        Decomposition and communicator.
+    grid : Grid or None
+        None for arrays that are no grid fields.
+    key : tuple of int
+        Identifies the memory that this array names; the same for equal views.
+    name : str or None
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_boundary",
+        "_owned",
+        "_views",
+        "block",
+        "component_prefix",
+        "grid",
+        "key",
+        "layout",
+        "name",
+        "topology",
+    )
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        block: Block,
+        topology: Topology,
+        grid: Grid | None = None,
+        *,
+        boundary: Boundary | None = None,
+        name: str | None = None,
+        component_prefix: tuple[int, ...] = (),
+    ) -> None:
+        self.block = block
+        self.topology = topology
+        self.grid = grid
+        self.name = name
+        self.component_prefix = component_prefix
+        self.layout = block.layout
+        if component_prefix:
+            self.layout = replace(block.layout, components=block.layout.components[len(component_prefix) :])
+        self.key = (block.serial, *component_prefix)
+        self._boundary = boundary
+        self._owned = block.owned_memory[component_prefix]
+        self._views: dict[tuple[int, ...], DistArray] = {}
+        if boundary is not None:
+            boundary.attach(block)
+
+    # What it is.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Global shape, components first."""
+        return self.layout.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.layout.components) + self.layout.ndim
+
+    @property
+    def size(self) -> int:
+        """Global number of elements."""
+        return math.prod(self.layout.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.layout.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Global number of bytes, halos and padding not counted."""
+        return self.size * self.layout.dtype.itemsize
+
+    @property
+    def components(self) -> tuple[int, ...]:
+        return self.layout.components
+
+    @property
+    def halo(self) -> tuple[int, ...]:
+        return self.layout.halo
+
+    @property
+    def location(self) -> str | None:
+        """None for cell centres, else the names of the axes along which values sit on points."""
+        return self.grid.location_of(self.layout.staggered) if self.grid is not None else None
+
+    @property
+    def decomposition(self) -> Decomposition:
+        return self.layout.decomposition
+
+    @property
+    def communicator(self) -> Communicator:
+        return self.topology.communicator
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The process grid."""
+        return self.layout.decomposition.ranks
+
+    @property
+    def device(self) -> str:
+        return self.block.backend.name
+
+    @property
+    def boundary(self) -> Boundary | None:
+        """Conditions by axis and side: `u.boundary["x-"] = da.Dirichlet(0.0)`. None for an array of no grid.
+
+        Local to read, collective to change.
+        """
+        if self._boundary is None and self.grid is not None:
+            self._boundary = Boundary(self.layout, self.grid.geometry, self.grid.axes)
+            self._boundary.attach(self.block)
+        return self._boundary
+
+    # What this rank holds.
+
+    @property
+    def local_slices(self) -> tuple[slice, ...]:
+        """Global index ranges owned here, components first. Local."""
+        components = tuple(slice(0, count) for count in self.layout.components)
+        return components + self.block.owned.slices()
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        return self.layout.components + self.block.owned.shape
+
+    @property
+    def local(self) -> Any:
+        """Read-only view of the values owned here, shape `local_shape`. Local."""
+        return _read_only(self._owned)
+
+    @property
+    def padded(self) -> Any:
+        """Read-only view of the memory here, halo included; rows may be padded. Local."""
+        return _read_only(self.block.memory[self.component_prefix])
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        """A writable view of the owned values for the length of a `with` block. Collective.
+
+        Examples
+        --------
+        >>> import distarray as da
+        >>> u = da.zeros((4,))
+        >>> with u.writing() as block:
+        ...     block[...] = 1.0
+        """
+        try:
+            yield self._owned
+        finally:
+            self._written()
+
+    def _written(self) -> None:
+        """Note that owned values were written by a collective call."""
+        self.block.changed(self.component_prefix)
+        if self._boundary is not None:
+            self._boundary.fix_values(self.block)
+
+    def _like(self, dtype: Any = None, components: Sequence[int] | None = None) -> DistArray:
+        """A new array of the same placement without values and without conditions. Local, but made on all ranks."""
+        layout = self.layout
+        if dtype is not None and np.dtype(dtype) != layout.dtype:
+            layout = replace(layout, dtype=np.dtype(dtype))
+        if components is not None and tuple(components) != layout.components:
+            layout = replace(layout, components=tuple(components))
+        return DistArray(Block(layout, self.block.rank, self.block.backend), self.topology, self.grid)
+
+    def _component(self, index: tuple[int, ...]) -> DistArray:
+        """The view of one component, the same object each time. Local."""
+        view = self._views.get(index)
+        if view is None:
+            prefix = self.component_prefix + index
+            view = DistArray(self.block, self.topology, self.grid, name=self.name, component_prefix=prefix)
+            if self.boundary is not None:
+                view._boundary = self.boundary.view(index)
+            self._views[index] = view
+        return view
+
+    def _place(self, layout: Layout, topology: Topology, grid: Grid | None = None) -> DistArray:
+        """A new array with another placement on the same device. Local, but made on all ranks."""
+        return DistArray(Block(layout, self.block.rank, self.block.backend), topology, grid)
+
+    # Copies and conversions.
+
+    def copy(self) -> DistArray:
+        """A copy with the same location, halo, conditions and name. Collective."""
+        return self.astype(self.dtype)
+
+    def astype(self, dtype: Any) -> DistArray:
+        """A copy with another element type; location, halo and conditions are kept. Collective."""
+        result = self._like(dtype)
+        with np.errstate(all="ignore"):
+            result._owned[...] = self._owned.astype(result.dtype, copy=False)
+        result.name = self.name
+        result._take_conditions(self)
+        result._written()
+        return result
+
+    def _take_conditions(self, other: DistArray) -> None:
+        if other._boundary and self.grid is not None:
+            self._boundary = other._boundary.copy_to(self.layout)
+            self._boundary.attach(self.block)
+
+    def fill(self, value: Any) -> None:
+        """Set every owned value. Collective."""
+        self[...] = value
+
+    def to(self, device: str) -> DistArray:
+        """The array on a device: itself if it is there. Collective.
+
+        Raises
+        ------
+        BackendError
+            The device is not available.
+        """
+        if device not in ("auto", self.device):
+            raise BackendError(
+                f"Array on device '{self.device}' cannot move to '{device}': this version runs on the CPU; use 'cpu'."
+            )
+        return self
+
+    def gather(self, root: int | None = None) -> HostArray | None:
+        """The whole array as a host NumPy array: on every rank, or on `root` alone (None elsewhere). Collective."""
+        if root is not None and not 0 <= root < self.communicator.size:
+            raise ArrayError(
+                f"gather(root={root}) names no rank; use a number from 0 to {self.communicator.size - 1} or None for all."
+            )
+        return gather(self.block, self.communicator, root, component=self.component_prefix)
+
+    def redistribute(
+        self, ranks: Sequence[int] | None = None, *, like: DistArray | Grid | None = None
+    ) -> DistArray:
+        """The same values over another process grid. Collective.
+
+        Parameters
+        ----------
+        ranks : sequence of int
+            Process grid, 0 for a free axis; it may have fewer ranks than the communicator.
+        like : DistArray or Grid
+            Place the result as this array or grid is placed.
+
+        Returns
+        -------
+        DistArray
+            On the grid of `like`, or on this array's grid divided otherwise; conditions and name are kept.
+        """
+        if (ranks is None) == (like is None):
+            raise ArrayError(f"redistribute needs one of ranks= and like=, got ranks={ranks!r} and like={like!r}.")
+        return placement.redistributed(self, ranks, like)
+
+    # Indexing.
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[DistArray]:
+        if not self.layout.components:
+            raise UnsupportedError(
+                f"Iteration over cells of {self!r} is not supported; use operators, a stencil or gather()."
+            )
+        return (self[number] for number in range(self.layout.components[0]))
+
+    def __getitem__(self, index: Any) -> Any:
+        """Basic global indexing. Collective, except for whole components.
+
+        Integers on component axes give a DistArray that shares memory. Other indices give a copy: a DistArray over
+        the same process grid, or NumPy values on every rank when no grid axis is left.
+
+        Raises
+        ------
+        IndexingError
+            An index outside the array, too many indices, or a negative step.
+        UnsupportedError
+            Index arrays, boolean masks or newaxis.
+        """
+        return indexing.get(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Basic global assignment of a number, a host array that all ranks hold, or a DistArray. Collective."""
+        indexing.put(self, index, value)
+
+    # NumPy protocols.
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return elementwise.call_ufunc(self, ufunc, method, inputs, options)
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: Sequence[Any], options: Mapping[str, Any]
+    ) -> Any:
+        return functions.call(function, args, options)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        if self.communicator.size > 1:
+            raise UnsupportedError(
+                f"{self!r} is spread over {self.communicator.size} ranks and does not become a NumPy array silently; "
+                "call gather()."
+            )
+        values = np.asarray(self.block.backend.to_host(self._owned), dtype)
+        if copy is False and not np.shares_memory(values, self._owned):
+            raise ValueError("A NumPy array without a copy was asked for, but the element type differs.")
+        return values if copy is False else values.copy()
+
+    def __bool__(self) -> bool:
+        raise UnsupportedError(
+            f"The truth value of {self!r} is ambiguous; use any() or all(), and distarray.where in kernels."
+        )
+
+    @property
+    def real(self) -> DistArray:
+        """The real part, a copy."""
+        return elementwise.map_array(np.real, self)
+
+    @property
+    def imag(self) -> DistArray:
+        """The imaginary part, a copy."""
+        return elementwise.map_array(np.imag, self)
+
+    def conj(self) -> DistArray:
+        return elementwise.map_array(np.conjugate, self)
+
+    def __copy__(self) -> DistArray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DistArray:
+        return self.copy()
+
+    def __repr__(self) -> str:
+        location = f", location='{self.location}'" if self.location is not None else ""
+        name = f", name='{self.name}'" if self.name else ""
+        return (
+            f"DistArray(shape={self.shape}, dtype={self.dtype}, device='{self.device}', ranks={self.ranks}"
+            f"{location}{name})"
+        )
+
+    # Reductions: over all axes a NumPy scalar on every rank, over some axes a DistArray. All collective.
+
+    def sum(self, axis: Axes = None, *, reproducible: bool = False) -> Any:
+        """Sum; with `reproducible=True` the same bits on any process grid (correctly rounded over all axes)."""
+        return array_reductions.reduce(self, "sum", axis, reproducible)
+
+    def prod(self, axis: Axes = None) -> Any:
+        """Product."""
+        return array_reductions.reduce(self, "prod", axis)
+
+    def min(self, axis: Axes = None) -> Any:
+        """Smallest value; NaN if any value is."""
+        return array_reductions.reduce(self, "min", axis)
+
+    def max(self, axis: Axes = None) -> Any:
+        """Largest value; NaN if any value is."""
+        return array_reductions.reduce(self, "max", axis)
+
+    def any(self, axis: Axes = None) -> Any:
+        """Whether any value is true."""
+        return array_reductions.reduce(self, "any", axis)
+
+    def all(self, axis: Axes = None) -> Any:
+        """Whether all values are true."""
+        return array_reductions.reduce(self, "all", axis)
+
+    def mean(self, axis: Axes = None, *, reproducible: bool = False) -> Any:
+        """Arithmetic mean; `reproducible` as for `sum`."""
+        return array_reductions.reduce(self, "mean", axis, reproducible)
+
+    def var(self, axis: Axes = None, *, ddof: int = 0) -> Any:
+        """Variance, divided by the number of values less `ddof`."""
+        return array_reductions.variance(self, axis, ddof)
+
+    def std(self, axis: Axes = None, *, ddof: int = 0) -> Any:
+        """Standard deviation: the square root of `var`."""
+        return np.sqrt(array_reductions.variance(self, axis, ddof))
+
+    def argmin(self, axis: int | None = None) -> Any:
+        """Index of the smallest value, in the flattened array or along an axis; of equal ones the first."""
+        return array_reductions.arg_extreme(self, "min", axis)
+
+    def argmax(self, axis: int | None = None) -> Any:
+        """Index of the largest value, in the flattened array or along an axis; of equal ones the first."""
+        return array_reductions.arg_extreme(self, "max", axis)
+
+
+def _read_only(values: Any) -> Any:
+    view = values.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,303 @@
+"""Reductions of arrays: over all axes a number on every rank, over some axes an array over the remaining ones.
+
+Over grid axes each rank reduces its own block, and the blocks that share a place along the remaining axes send their
+partial results to the rank that owns that place in the result, which merges them in the order of ranks. Reproducible
+sums over axes first move the array so that the reduced axes lie whole on one rank, and add in the order of indices.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distarray import reductions
+from distarray.decomposition import Decomposition
+from distarray.errors import ArrayError, UnsupportedError
+from distarray.layout import Layout
+from distarray.pending import Partial, Pending
+from distarray.placement import local_along
+from distarray.topology import Topology
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray
+
+HostArray = np.ndarray[Any, Any]
+Parts = list[HostArray]
+
+
+def begin_sum(array: DistArray, *, reproducible: bool = False) -> Pending:
+    """Start the sum of all elements. Collective; reading the result is Local."""
+    return _partial(array, "sum", reproducible).begin(array.communicator)
+
+
+def begin_mean(array: DistArray, *, reproducible: bool = False) -> Pending:
+    """Start the mean of all elements. Collective; reading the result is Local."""
+    return _partial(array, "mean", reproducible).begin(array.communicator)
+
+
+def begin_prod(array: DistArray) -> Pending:
+    """Start the product of all elements. Collective; reading the result is Local."""
+    return _partial(array, "prod").begin(array.communicator)
+
+
+def begin_min(array: DistArray) -> Pending:
+    """Start the minimum of all elements. Collective; reading the result is Local."""
+    return _partial(array, "min").begin(array.communicator)
+
+
+def begin_max(array: DistArray) -> Pending:
+    """Start the maximum of all elements. Collective; reading the result is Local."""
+    return _partial(array, "max").begin(array.communicator)
+
+
+def begin_any(array: DistArray) -> Pending:
+    """Start to find whether any element is true. Collective; reading the result is Local."""
+    return _partial(array, "any").begin(array.communicator)
+
+
+def begin_all(array: DistArray) -> Pending:
+    """Start to find whether all elements are true. Collective; reading the result is Local."""
+    return _partial(array, "all").begin(array.communicator)
+
+
+def _partial(array: DistArray, kind: str, reproducible: bool = False) -> Partial:
+    backend = array.block.backend
+    load = backend.load if reproducible else None
+    return reductions.partial(kind, backend.to_host(array._owned), array.size, load)
+
+
+def reduce(array: DistArray, kind: str, axis: Any = None, reproducible: bool = False) -> Any:
+    """The method of this name. Collective."""
+    axes = axes_of(array, axis)
+    if len(axes) == array.ndim:
+        return _partial(array, kind, reproducible).complete(array.communicator)
+    if kind in ("min", "max"):
+        reductions.require_order(kind, array.dtype)
+    count = _count(array, axes)
+    if kind in ("min", "max") and count == 0:
+        raise ArrayError(f"{kind} over axes {axes} without elements is not defined; check the shape first.")
+    return _over_axes(array, _fold(kind, array.dtype, count, reproducible), axes, whole=reproducible)
+
+
+def variance(array: DistArray, axis: Any, ddof: int) -> Any:
+    """`var`. Collective."""
+    axes = axes_of(array, axis)
+    if len(axes) == array.ndim:
+        values = array.block.backend.to_host(array._owned)
+        return reductions.variance(values, array.size, ddof, array.communicator)
+    return _over_axes(array, _variance_fold(array.dtype, _count(array, axes) - ddof), axes)
+
+
+def arg_extreme(array: DistArray, kind: str, axis: int | None) -> Any:
+    """`argmin` and `argmax`. Collective."""
+    if axis is not None and not isinstance(axis, int | np.integer):
+        raise UnsupportedError(f"arg{kind} goes over one axis or all (axis=None), got axis={axis!r}.")
+    axes = axes_of(array, axis)
+    if _count(array, axes) == 0:
+        raise ArrayError(f"arg{kind} of an array without elements is not defined; check its size first.")
+    if axis is None:
+        values = array.block.backend.to_host(array._owned)
+        return reductions.arg_extreme(kind, values, lambda flat: _global_flat(array, flat), array.communicator)
+    reductions.require_order(f"arg{kind}", array.dtype)
+    start = array.local_slices[axes[0]].start
+    return _over_axes(array, _arg_fold(kind, start), axes)
+
+
+def _global_flat(array: DistArray, flat: int) -> int:
+    """The flat global index of the element at a flat index of the owned values."""
+    local = np.unravel_index(flat, array.local_shape)
+    index = [int(i) + s.start for i, s in zip(local, array.local_slices, strict=True)]
+    return int(np.ravel_multi_index(index, array.shape))
+
+
+def axes_of(array: DistArray, axis: Any) -> tuple[int, ...]:
+    """The axes that a reduction goes over, as different numbers from 0; all for None."""
+    if axis is None:
+        return tuple(range(array.ndim))
+    try:
+        axes = tuple(map(operator.index, axis if isinstance(axis, Sequence) else (axis,)))
+    except TypeError:
+        axes = (array.ndim,)
+    found = tuple(sorted({a % array.ndim for a in axes}))
+    if len(found) != len(axes) or not all(-array.ndim <= a < array.ndim for a in axes):
+        raise ArrayError(
+            f"axis={axis!r} must be different axes of the {array.ndim} of {array!r}; use 0 to {array.ndim - 1}."
+        )
+    return found
+
+
+def _count(array: DistArray, axes: Sequence[int]) -> int:
+    return math.prod(array.shape[axis] for axis in axes)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """How partial results over some axes are made, merged and finished; arrays in lists."""
+
+    local: Callable[[HostArray, tuple[int, ...]], Parts]
+    merge: Callable[[Parts, Parts], Parts]
+    finish: Callable[[Parts], HostArray]
+
+
+def _fold(kind: str, dtype: np.dtype[Any], count: int, reproducible: bool) -> _Fold:
+    ufunc = _UFUNCS[kind]
+    result = {"mean": reductions.mean_type, "sum": reductions.sum_type, "prod": reductions.sum_type}
+    final = result[kind](dtype) if kind in result else np.dtype(np.bool_) if kind in ("any", "all") else dtype
+    accumulator = reductions.accumulator_of(dtype) if kind in result else final
+
+    def local(values: HostArray, axes: tuple[int, ...]) -> Parts:
+        if reproducible:
+            return [_sum_in_order(values, axes, accumulator)]
+        return [np.asarray(ufunc.reduce(values, axis=axes, dtype=accumulator))]
+
+    def finish(parts: Parts) -> HostArray:
+        total = reductions.divide(parts[0], count) if kind == "mean" else parts[0]
+        return np.asarray(total, final)
+
+    return _Fold(local, lambda a, b: [ufunc(a[0], b[0])], finish)
+
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "mean": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "any": np.logical_or,
+    "all": np.logical_and,
+}
+
+
+def _sum_in_order(values: HostArray, axes: tuple[int, ...], dtype: np.dtype[Any]) -> HostArray:
+    """The sum over axes, element after element in the order of indices, whatever the memory looks like."""
+    moved = np.moveaxis(values, axes, range(len(axes)))
+    total = np.zeros(moved.shape[len(axes) :], dtype)
+    for index in np.ndindex(moved.shape[: len(axes)]):
+        total += moved[index]
+    return total
+
+
+def _variance_fold(dtype: np.dtype[Any], divisor: int) -> _Fold:
+    """Number, mean and squared deviations of each part, merged by the formula of Chan, Golub and LeVeque (1983)."""
+    accumulator = np.result_type(reductions.accumulator_of(dtype), np.float64)
+    final = np.empty(0, reductions.mean_type(dtype)).real.dtype
+
+    def local(values: HostArray, axes: tuple[int, ...]) -> Parts:
+        values = values.astype(accumulator, copy=False)
+        mean = values.mean(axis=axes, keepdims=True)
+        deviation = values - mean
+        squares = (deviation.real**2 + deviation.imag**2).sum(axis=axes)
+        mean = mean.reshape(squares.shape)
+        return [np.full(squares.shape, values.size / max(squares.size, 1)), mean, squares]
+
+    def merge(a: Parts, b: Parts) -> Parts:
+        number = a[0] + b[0]
+        difference = b[1] - a[1]
+        distance = difference.real**2 + difference.imag**2
+        return [number, a[1] + difference * (b[0] / number), a[2] + b[2] + distance * (a[0] * b[0] / number)]
+
+    return _Fold(local, merge, lambda parts: np.asarray(reductions.divide(parts[2], divisor), final))
+
+
+def _arg_fold(kind: str, start: int) -> _Fold:
+    better = np.less if kind == "min" else np.greater
+
+    def local(values: HostArray, axes: tuple[int, ...]) -> Parts:
+        index = np.expand_dims(getattr(values, f"arg{kind}")(axis=axes[0]), axes[0])
+        found = np.take_along_axis(values, index, axes[0])
+        return [found.squeeze(axes[0]), index.squeeze(axes[0]).astype(np.int64) + start]
+
+    def merge(a: Parts, b: Parts) -> Parts:
+        # Parts come in the order of indices, so that of equal values, and of NaNs, the first one stays.
+        later = ~np.isnan(a[0]) & (better(b[0], a[0]) | np.isnan(b[0]))
+        return [np.where(later, y, x) for x, y in zip(a, b, strict=True)]
+
+    return _Fold(local, merge, lambda parts: parts[1])
+
+
+def _over_axes(array: DistArray, fold: _Fold, axes: tuple[int, ...], *, whole: bool = False) -> DistArray:
+    """Reduce over some of the axes. Collective."""
+    depth = len(array.components)
+    grid_axes = tuple(a - depth for a in axes if a >= depth)
+    components = tuple(n for a, n in enumerate(array.components) if a not in axes)
+    if not grid_axes:
+        with np.errstate(all="ignore"):
+            values = fold.finish(fold.local(array._owned, axes))
+        result = array._like(values.dtype, components)
+        result._owned[...] = values
+        return result
+    source = local_along(array, grid_axes) if whole else array
+    kept = tuple(a for a in range(array.layout.ndim) if a not in grid_axes)
+    with np.errstate(all="ignore"):
+        sample = fold.finish(fold.local(np.ones((1,) * array.ndim, array.dtype), axes))
+        target = _target(source, components, kept, sample.dtype)
+        _merge_blocks(source, target, fold, axes, kept)
+    return target
+
+
+def _target(source: DistArray, components: tuple[int, ...], kept: tuple[int, ...], dtype: np.dtype[Any]) -> DistArray:
+    """The array that results: over the kept grid axes, cut as they are, or over components alone, on rank 0."""
+    if kept:
+        decomposition = source.decomposition.select(kept)
+        staggered = tuple(source.layout.staggered[a] for a in kept)
+    else:
+        decomposition = Decomposition(components, (1,) * len(components))
+        staggered, components = (False,) * len(components), ()
+    layout = Layout(decomposition, staggered, (0,) * decomposition.ndim, components, dtype)
+    return source._place(layout, Topology(decomposition, source.communicator))
+
+
+def _merge_blocks(
+    source: DistArray, target: DistArray, fold: _Fold, axes: tuple[int, ...], kept: tuple[int, ...]
+) -> None:
+    """Send each rank's partial result to the owner of its place in the target and merge them there."""
+    rank, coords = source.block.rank, source.topology.coords
+    sends: list[tuple[int, HostArray]] = []
+    own = np.empty(0, np.uint8)
+    if coords is not None:
+        packed = np.concatenate([np.ravel(p).view(np.uint8) for p in fold.local(source._owned, axes)])
+        owner = target.decomposition.rank_at([coords[a] for a in kept]) if kept else 0
+        if owner == rank:
+            own = packed
+        else:
+            sends.append((owner, packed))
+    types = [p.dtype for p in fold.local(np.ones((1,) * source.ndim, source.dtype), axes)]
+    nbytes = target._owned.size * sum(t.itemsize for t in types)
+    arrived = {
+        other: own if other == rank else np.empty(nbytes, np.uint8)
+        for other in _contributors(source.decomposition, kept, target.topology.coords)
+    }
+    source.communicator.exchange(sends, [(other, part) for other, part in arrived.items() if other != rank])
+    parts = [_unpack(part, types, target.local_shape) for part in arrived.values()]
+    if parts:
+        target._owned[...] = fold.finish(functools.reduce(fold.merge, parts))
+
+
+def _contributors(
+    decomposition: Decomposition, kept: tuple[int, ...], place: tuple[int, ...] | None
+) -> Iterator[int]:
+    """The ranks, in order, whose blocks reduce to this place of the target."""
+    if place is None:
+        return
+    fixed = dict(zip(kept, place, strict=False))
+    extents = [(fixed[a],) if a in fixed else range(parts) for a, parts in enumerate(decomposition.ranks)]
+    for coords in itertools.product(*extents):
+        yield decomposition.rank_at(coords)
+
+
+def _unpack(packed: HostArray, types: Sequence[np.dtype[Any]], shape: tuple[int, ...]) -> Parts:
+    """Arrays of one shape from the bytes of all."""
+    parts, start = [], 0
+    count = math.prod(shape)
+    for dtype in types:
+        stop = start + count * dtype.itemsize
+        parts.append(packed[start:stop].view(dtype).reshape(shape))
+        start = stop
+    return parts

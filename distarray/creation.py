@@ -1,0 +1,143 @@
+"""Arrays that are no grid fields: made from a shape, or from host values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.arguments import backend_for, check_dtype, check_halo, check_shape, fewer_ranks
+from distarray.array import DistArray
+from distarray.block import Block
+from distarray.comm import default as communicator_for
+from distarray.comm.base import Communicator
+from distarray.decomposition import Decomposition
+from distarray.errors import ArrayError
+from distarray.grid import Grid
+from distarray.layout import Layout
+from distarray.redistribute import scatter
+from distarray.topology import Topology
+
+HostArray = np.ndarray[Any, Any]
+
+
+def empty(
+    shape: Sequence[int] | int,
+    dtype: Any = float,
+    *,
+    ranks: Sequence[int] | None = None,
+    halo: int | Sequence[int] = 0,
+    periodic: bool | Sequence[bool] = False,
+    comm: Any = None,
+    device: str = "auto",
+    name: str | None = None,
+) -> DistArray:
+    """An array of a shape without values. Collective.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+    dtype : element type
+    ranks : sequence of int, optional
+        Process grid, 0 for a free axis; it may have fewer ranks than the communicator. By default as many ranks as
+        there are are used, with the least surface between blocks.
+    halo, periodic : one value or one per axis
+        For kernels that read at offsets.
+    comm : mpi4py communicator, optional
+        As for `Grid`.
+    device : "auto" or "cpu"
+    name : str, optional
+
+    Raises
+    ------
+    GridError, UnsupportedError
+        A shape or element type that arrays cannot have.
+    DecompositionError
+        More ranks than the communicator has, or than an axis has elements.
+    """
+    extents = check_shape(shape, least=0)
+    kind = check_dtype(dtype)
+    widths = check_halo(halo, len(extents))
+    backend = backend_for(device)
+    communicator = communicator_for(comm)
+    chosen = fewer_ranks(extents, communicator.size, ranks, periodic=periodic, halo=tuple(max(1, w) for w in widths))
+    decomposition = Decomposition(extents, chosen, periodic=periodic, halo=widths)
+    layout = Layout(decomposition, (False,) * len(extents), widths, (), kind)
+    block = Block(layout, communicator.rank, backend)
+    return DistArray(block, Topology(decomposition, communicator), name=name)
+
+
+def full(shape: Sequence[int] | int, value: Any, dtype: Any = None, **options: Any) -> DistArray:
+    """An array with one value everywhere; options as for `empty`. Collective."""
+    array = empty(shape, np.asarray(value).dtype if dtype is None else dtype, **options)
+    array.block.memory[...] = value
+    array._written()
+    return array
+
+
+def zeros(shape: Sequence[int] | int, dtype: Any = float, **options: Any) -> DistArray:
+    """An array of zeros; options as for `empty`. Collective."""
+    return full(shape, 0, dtype, **options)
+
+
+def ones(shape: Sequence[int] | int, dtype: Any = float, **options: Any) -> DistArray:
+    """An array of ones; options as for `empty`. Collective."""
+    return full(shape, 1, dtype, **options)
+
+
+def asarray(values: Any, dtype: Any = None, **options: Any) -> DistArray:
+    """An array of host values that every rank holds; each keeps its own part. Collective.
+
+    A DistArray is returned as it is. Options as for `empty`.
+    """
+    if isinstance(values, DistArray):
+        return values if dtype is None or np.dtype(dtype) == values.dtype else values.astype(dtype)
+    host = np.asarray(values, dtype)
+    array = empty(host.shape, host.dtype, **options)
+    array[...] = host
+    return array
+
+
+def from_root(
+    values: Any, *, root: int = 0, like: DistArray | Grid | None = None, comm: Any = None, **options: Any
+) -> DistArray:
+    """An array of host values that one rank holds. Collective.
+
+    Parameters
+    ----------
+    values : array_like on `root`, ignored elsewhere
+    root : int
+    like : DistArray or Grid, optional
+        Place the result as this array (its location and components, too) or on this grid.
+    comm, **options
+        As for `empty`, if `like` is not given.
+    """
+    communicator: Communicator = communicator_for(comm) if like is None else like.communicator
+    if not 0 <= root < communicator.size:
+        raise ArrayError(f"from_root(root={root}) names no rank; use a number from 0 to {communicator.size - 1}.")
+    host, description = None, None
+    if communicator.rank == root:
+        host = np.asarray(values)
+        description = (host.shape, host.dtype.str)
+    shape, kind = communicator.bcast(description, root)
+    if like is None:
+        array = empty(shape, np.dtype(kind), comm=communicator, **options)
+    else:
+        array = _target_like(like, tuple(shape), np.dtype(kind))
+    scatter(host, array.block, communicator, root)
+    array._written()
+    return array
+
+
+def _target_like(like: DistArray | Grid, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DistArray:
+    if isinstance(like, DistArray):
+        depth = len(shape) - like.layout.ndim
+        points, components = like.layout.points, shape[: max(depth, 0)]
+        if shape[max(depth, 0) :] == points:
+            return like._like(dtype, components)
+    else:
+        points = like.shape
+        if shape[len(shape) - like.ndim :] == points:
+            return like.empty(dtype, shape[: len(shape) - like.ndim])
+    raise ArrayError(f"Values of shape {shape} do not fit {like!r}; their last axes must have {points} entries.")

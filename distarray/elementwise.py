@@ -1,0 +1,265 @@
+"""Ufuncs and operators on arrays: owned values with owned values, without communication.
+
+Operands must share placement (decomposition and location); components broadcast as in NumPy. Scalars follow NumPy 2;
+a host array stands for the same global values on every rank and may broadcast. Results have the placement of the
+operands and no boundary conditions. Floating-point warnings are silenced, so that ranks act alike whatever they own.
+
+Complex products and quotients use the real expansion that kernels use:
+(a + ib)(c + id) = (ac - bd) + i(ad + bc),  (a + ib)/(c + id) = ((ac + bd) + i(bc - ad)) / (cc + dd).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distarray.errors import ArrayError, UnsupportedError
+from distarray.pending import Pending
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray
+
+HostArray = np.ndarray[Any, Any]
+
+_UFUNC_OPTIONS = {"dtype", "casting", "order", "subok"}
+
+
+def call_ufunc(
+    array: DistArray, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]
+) -> Any:
+    """`__array_ufunc__` of arrays. Collective where `out` is given, else Local."""
+    outputs = options.pop("out", ())
+    where = options.pop("where", True)
+    if method != "__call__" or ufunc.signature is not None:
+        call = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        raise UnsupportedError(f"numpy.{call} is not supported on distributed arrays; call gather() first.")
+    if where is not True:
+        raise UnsupportedError(
+            f"numpy.{ufunc.__name__} with where= is not supported on distributed arrays; use numpy.where."
+        )
+    if unknown := options.keys() - _UFUNC_OPTIONS:
+        raise UnsupportedError(
+            f"numpy.{ufunc.__name__} with {min(unknown)}= is not supported on distributed arrays; leave it out."
+        )
+    function = _EXPANDED.get(ufunc, ufunc)
+    if not outputs:
+        return _evaluate(array, function, inputs, options, ufunc.nout)
+    return _evaluate_into(array, ufunc, inputs, outputs, options)
+
+
+def map_array(function: Callable[..., Any], *operands: Any, **options: Any) -> DistArray:
+    """As `map_values`, for a function that gives one array."""
+    result: DistArray = map_values(function, *operands, **options)
+    return result
+
+
+def map_values(function: Callable[..., Any], *operands: Any, **options: Any) -> Any:
+    """The elementwise NumPy function of arrays, scalars and host arrays, as a new array. Local."""
+    return _evaluate(_first_array(operands), function, operands, options, 1)
+
+
+def _first_array(operands: Sequence[Any]) -> DistArray:
+    # Arrays are told apart by what they have; this module cannot import the class.
+    return next(o for o in operands if is_array(o))  # type: ignore[no-any-return]
+
+
+def is_array(operand: Any) -> bool:
+    """Whether an operand is a DistArray."""
+    return hasattr(operand, "component_prefix")
+
+
+def _evaluate(
+    array: DistArray, function: Callable[..., Any], inputs: Sequence[Any], options: dict[str, Any], outputs: int
+) -> Any:
+    array = _leader(array, inputs)
+    values = [local_operand(array, operand) for operand in inputs]
+    components = _components(array, values)
+    with np.errstate(all="ignore"):
+        samples = function(*map(_sample, values), **options)
+        results = [array._like(s.dtype, components) for s in ([samples] if outputs == 1 else samples)]
+        if isinstance(function, np.ufunc):
+            function(*values, **options, out=tuple(r._owned for r in results))
+        else:
+            computed = function(*values, **options)
+            for result, block in zip(results, [computed] if outputs == 1 else computed, strict=True):
+                result._owned[...] = block
+    return results[0] if outputs == 1 else tuple(results)
+
+
+def _evaluate_into(
+    array: DistArray, ufunc: np.ufunc, inputs: Sequence[Any], outputs: Sequence[Any], options: dict[str, Any]
+) -> Any:
+    for output in outputs:
+        if not is_array(output):
+            raise UnsupportedError(
+                f"numpy.{ufunc.__name__} of distributed arrays needs distributed arrays as out=, got "
+                f"{type(output).__name__}; leave out= away or make one with empty_like."
+            )
+    array = outputs[0]
+    values = [local_operand(array, operand) for operand in inputs]
+    targets = tuple(local_operand(array, output) for output in outputs)
+    components = _components(array, values)
+    for output in outputs:
+        if np.broadcast_shapes(components, output.components) != output.components:
+            raise ArrayError(
+                f"The result of numpy.{ufunc.__name__} has components {components}, out= has {output.components}; "
+                "give an out= with the components of the result."
+            )
+    with np.errstate(all="ignore"):
+        if ufunc in _EXPANDED and any(np.result_type(v).kind == "c" for v in values):
+            computed = _EXPANDED[ufunc](*values)
+            np.copyto(targets[0], computed, casting=options.get("casting", "same_kind"))
+        else:
+            ufunc(*values, **options, out=targets)
+    for output in outputs:
+        output._written()
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _leader(array: DistArray, operands: Sequence[Any]) -> DistArray:
+    """The operand that gives the result its placement: the first on a grid, else the first."""
+    if array.grid is not None:
+        return array
+    return next((o for o in operands if is_array(o) and o.grid is not None), array)
+
+
+def _sample(value: Any) -> Any:
+    """An operand without elements and of the same type: what a function makes of it tells the result's dtype."""
+    return np.empty(0, value.dtype) if isinstance(value, np.ndarray) and value.ndim else value
+
+
+def local_operand(array: DistArray, operand: Any) -> Any:
+    """The owned values of an operand, shaped to broadcast with those of `array`. Local.
+
+    Raises
+    ------
+    ArrayError
+        Another shape, location or decomposition.
+    """
+    if is_array(operand):
+        if operand.layout is not array.layout:
+            require_same_placement(array, operand)
+        return operand._owned
+    if isinstance(operand, Pending):
+        return operand.result()
+    if hasattr(operand, "profile_axis"):
+        return operand.broadcast_local(array)
+    if isinstance(operand, list | tuple | np.ndarray) and np.ndim(operand):
+        return _local_part(array, np.asarray(operand))
+    if isinstance(operand, bool | int | float | complex | np.generic | np.ndarray):
+        return operand
+    raise UnsupportedError(
+        f"A {type(operand).__name__} does not combine with {array!r}; use numbers, NumPy arrays or distributed arrays."
+    )
+
+
+def _local_part(array: DistArray, values: HostArray) -> HostArray:
+    """This rank's part of a host array that is the same on every rank and broadcasts with `array`."""
+    points, owned = array.layout.points, array.block.owned
+    extents = values.shape[-len(points) :]
+    matching = points[len(points) - len(extents) :]
+    if any(n not in (1, p) for n, p in zip(extents, matching, strict=True)):
+        raise ArrayError(f"A NumPy array of shape {values.shape} does not broadcast with {array!r}; match its shape.")
+    own = owned.slices()[len(points) - len(extents) :]
+    chosen = (part if n == p else slice(None) for part, n, p in zip(own, extents, matching, strict=True))
+    index: tuple[Any, ...] = (..., *chosen)
+    return values[index]
+
+
+def _components(array: DistArray, values: Sequence[Any]) -> tuple[int, ...]:
+    """Components of a result: those of the operands, broadcast."""
+    ndim = array.layout.ndim
+    shapes = [v.shape[:-ndim] for v in values if isinstance(v, np.ndarray) and v.ndim > ndim]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ArrayError(
+            f"Components {' and '.join(map(str, shapes))} do not broadcast; select components of equal shape."
+        ) from None
+
+
+def same_placement(array: DistArray, other: DistArray) -> bool:
+    """Whether owned values of both arrays lie on the same points; components may differ."""
+    a, b = array.layout, other.layout
+    if a is b:
+        return True
+    if a.staggered != b.staggered or a.decomposition != b.decomposition or array.communicator != other.communicator:
+        return False
+    one, two = array.grid, other.grid
+    return one is two or one is None or two is None or one.same_as(two)
+
+
+def require_same_placement(array: DistArray, other: DistArray) -> None:
+    """Refuse an array that is not spread as `array` is: other points, location, cuts or communicator."""
+    if same_placement(array, other):
+        return
+    a, b = array.layout, other.layout
+    if a.points != b.points or a.staggered != b.staggered:
+        raise ArrayError(
+            f"{array!r} and {other!r} differ in shape or location; interpolate by a stencil or select equal parts."
+        )
+    if array.communicator != other.communicator:
+        raise ArrayError(f"{array!r} and {other!r} live on different communicators; create both on one.")
+    if a.decomposition != b.decomposition:
+        raise ArrayError(
+            f"{array!r} and {other!r} are spread differently over the ranks; use redistribute(like=...) on one of them."
+        )
+    raise ArrayError(f"{array!r} and {other!r} lie on different grids; create both on one grid.")
+
+
+def _parts(value: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    value = np.asarray(value, dtype)
+    return value.real, value.imag
+
+
+def _join(real: Any, imaginary: Any, dtype: np.dtype[Any]) -> HostArray:
+    result = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), dtype)
+    result.real, result.imag = real, imaginary
+    return result
+
+
+def multiply(x: Any, y: Any, **options: Any) -> Any:
+    """NumPy's multiply, complex products by their real expansion."""
+    dtype = _complex_type(np.multiply, options, x, y)
+    if dtype is None:
+        return np.multiply(x, y, **options)
+    (a, b), (c, d) = _parts(x, dtype), _parts(y, dtype)
+    return _join(a * c - b * d, a * d + b * c, dtype)
+
+
+def divide(x: Any, y: Any, **options: Any) -> Any:
+    """NumPy's true_divide, complex quotients by their real expansion."""
+    dtype = _complex_type(np.true_divide, options, x, y)
+    if dtype is None:
+        return np.true_divide(x, y, **options)
+    (a, b), (c, d) = _parts(x, dtype), _parts(y, dtype)
+    norm = c * c + d * d
+    return _join((a * c + b * d) / norm, (b * c - a * d) / norm, dtype)
+
+
+def square(x: Any, **options: Any) -> Any:
+    """NumPy's square, complex squares by their real expansion."""
+    return multiply(x, x, **options) if np.result_type(x).kind == "c" else np.square(x, **options)
+
+
+def reciprocal(x: Any, **options: Any) -> Any:
+    """NumPy's reciprocal, complex ones by their real expansion."""
+    return divide(1, x, **options) if np.result_type(x).kind == "c" else np.reciprocal(x, **options)
+
+
+def _complex_type(ufunc: np.ufunc, options: dict[str, Any], *values: Any) -> np.dtype[Any] | None:
+    """The dtype a ufunc computes in if it is complex, else None."""
+    if all(np.result_type(v).kind != "c" for v in values) and "dtype" not in options:
+        return None
+    dtype: np.dtype[Any] = ufunc(*map(_sample, values), **options).dtype
+    return dtype if dtype.kind == "c" else None
+
+
+_EXPANDED: dict[np.ufunc, Callable[..., Any]] = {
+    np.multiply: multiply,
+    np.true_divide: divide,
+    np.square: square,
+    np.reciprocal: reciprocal,
+}

@@ -1,0 +1,420 @@
+"""The grid: a box of cells divided over ranks, its geometry, and the arrays that live on it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.arguments import (
+    assign_broadcast,
+    axis_names,
+    backend_for,
+    check_components,
+    check_dtype,
+    check_halo,
+    check_shape,
+    fewer_ranks,
+    geometry_of,
+)
+from distarray.array import DistArray
+from distarray.backends.base import Backend
+from distarray.block import Block
+from distarray.boundary import Boundary
+from distarray.comm import default as communicator_for
+from distarray.comm.base import Communicator
+from distarray.decomposition import Decomposition, choose_ranks, per_axis
+from distarray.errors import GridError
+from distarray.geometry import AxisGeometry
+from distarray.layout import Layout
+from distarray.points import Points
+from distarray.profile import Profile
+from distarray.redistribute import Redistribution
+from distarray.topology import Topology
+
+HostArray = np.ndarray[Any, Any]
+
+
+class Grid:
+    """A box of cells divided over ranks. Collective.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Cells along each axis.
+    bounds : sequence of (low, high), optional
+        Ends of each axis; (0.0, 1.0) by default. The centre of cell i is low + (i + 0.5) * spacing.
+    periodic : bool or sequence of bool
+        Axes whose last cell is followed by the first.
+    halo : int or sequence of int
+        Width of the halo of arrays made on this grid.
+    ranks : sequence of int, optional
+        Process grid, 0 for a free axis; by default the one with the least halo surface.
+    comm : mpi4py communicator, optional
+        Ranks that share the grid; it is duplicated. None: the world under a launcher, else this process.
+    device : "auto" or "cpu"
+        Where arrays live and kernels run.
+    coordinates : mapping of axis name to face positions, optional
+        Stretched axes: cells + 1 increasing positions each.
+    axes : sequence of str
+        Names of the axes, one letter each; those beyond the shape are not used.
+
+    Attributes
+    ----------
+    shape, ndim, bounds, periodic, halo, axes
+        As given, one entry per axis.
+    spacing : tuple of float or None
+        Width of the cells, None on a stretched axis.
+    decomposition : Decomposition
+    ranks, coords : tuple of int
+        The process grid and the position of this rank in it (coords is None on a rank that owns nothing).
+    rank, size : int
+        This rank and the number of ranks of the communicator.
+    is_root : bool
+    local_slices, local_shape
+        Global index ranges of the cells owned here, and their number along each axis.
+    device : str
+    geometry : tuple of AxisGeometry
+    communicator, topology, backend
+        What arrays are made with.
+
+    Raises
+    ------
+    GridError
+        A shape, bound, axis name or face position that makes no grid.
+    DecompositionError
+        A process grid that does not fit the shape, the halo or the number of ranks.
+    BackendError
+        The device is not available.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> grid = da.Grid((4, 2), bounds=[(0.0, 2.0), (0.0, 1.0)])
+    >>> grid.spacing
+    (0.5, 0.5)
+    >>> grid.from_function(lambda x, y: x + 0 * y).sum()
+    np.float64(8.0)
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int] | int,
+        *,
+        bounds: Sequence[tuple[float, float]] | None = None,
+        periodic: bool | Sequence[bool] = False,
+        halo: int | Sequence[int] = 1,
+        ranks: Sequence[int] | None = None,
+        comm: Any = None,
+        device: str = "auto",
+        coordinates: Mapping[str, Any] | None = None,
+        axes: Sequence[str] = ("x", "y", "z"),
+    ) -> None:
+        cells = check_shape(shape, least=1)
+        names = axis_names(axes, len(cells))
+        wraps = per_axis(periodic, len(cells), bool, "periodic")
+        widths = check_halo(halo, len(cells))
+        geometry = geometry_of(cells, names, wraps, bounds, coordinates)
+        backend = backend_for(device)
+        communicator = communicator_for(comm)
+        chosen = choose_ranks(cells, communicator.size, ranks=ranks, periodic=wraps, halo=widths)
+        decomposition = Decomposition(cells, chosen, periodic=wraps, halo=widths)
+        self._set(names, geometry, widths, Topology(decomposition, communicator), backend)
+
+    def _set(
+        self,
+        axes: tuple[str, ...],
+        geometry: tuple[AxisGeometry, ...],
+        halo: tuple[int, ...],
+        topology: Topology,
+        backend: Backend,
+    ) -> None:
+        self.axes = axes
+        self.geometry = geometry
+        self.halo = halo
+        self.topology = topology
+        self.backend = backend
+        self.decomposition: Decomposition = topology.decomposition
+        self.communicator: Communicator = topology.communicator
+        self.shape = self.decomposition.shape
+        self.ndim = len(self.shape)
+        self.periodic = self.decomposition.periodic
+        self.bounds = tuple((axis.low, axis.high) for axis in geometry)
+        self.spacing = tuple(axis.spacing for axis in geometry)
+        self.ranks = self.decomposition.ranks
+        self.rank = self.communicator.rank
+        self.size = self.communicator.size
+        self.coords = topology.coords
+        self.is_root = self.rank == 0
+        self.device = backend.name
+        owned = self.decomposition.owned(self.coords)
+        self.local_slices = owned.slices()
+        self.local_shape = owned.shape
+        self._divided: dict[tuple[int, ...], Grid] = {}
+        #: Plans of transfers between process grids, kept by `placement`.
+        self.transfers: dict[Any, Redistribution] = {}
+        self._relations: weakref.WeakKeyDictionary[Grid, int | None] = weakref.WeakKeyDictionary()
+
+    def _derive(
+        self,
+        decomposition: Decomposition,
+        geometry: tuple[AxisGeometry, ...] | None = None,
+        halo: tuple[int, ...] | None = None,
+    ) -> Grid:
+        """A grid on the same ranks and device."""
+        derived = object.__new__(Grid)
+        derived._set(
+            self.axes,
+            self.geometry if geometry is None else geometry,
+            self.halo if halo is None else halo,
+            Topology(decomposition, self.communicator),
+            self.backend,
+        )
+        return derived
+
+    # Arrays.
+
+    def empty(
+        self,
+        dtype: Any = float,
+        components: int | Sequence[int] = (),
+        location: str | None = None,
+        boundary: Mapping[str, Any] | None = None,
+        *,
+        halo: int | Sequence[int] | None = None,
+        name: str | None = None,
+    ) -> DistArray:
+        """An array without values. Collective.
+
+        Parameters
+        ----------
+        dtype : element type: bool, integer, float32, float64, complex64 or complex128
+        components : int or sequence of int
+            Extents of leading axes that every rank holds whole.
+        location : str, optional
+            Axes along which values sit on points (the low sides of cells): "x" for faces normal to x, "xy" for
+            edges, "xyz" for nodes; cell centres by default. Such an axis has one more point unless it is periodic.
+        boundary : mapping, optional
+            Conditions: {"x": condition, "y-": condition, "y+": condition}.
+        halo : int or sequence of int, optional
+            Width of the halo, the grid's by default.
+        name : str, optional
+        """
+        layout = self._layout(dtype, components, location, halo)
+        conditions = Boundary(layout, self.geometry, self.axes, boundary)
+        return DistArray(Block(layout, self.rank, self.backend), self.topology, self, boundary=conditions, name=name)
+
+    def zeros(self, *args: Any, **options: Any) -> DistArray:
+        """An array of zeros; options as for `empty`. Collective."""
+        return self.full(0, *args, **options)
+
+    def ones(self, *args: Any, **options: Any) -> DistArray:
+        """An array of ones; options as for `empty`. Collective."""
+        return self.full(1, *args, **options)
+
+    def full(self, value: Any, *args: Any, **options: Any) -> DistArray:
+        """An array with one value everywhere; options as for `empty`. Collective."""
+        array = self.empty(*args, **options)
+        array.block.memory[...] = value
+        array._written()
+        return array
+
+    def from_function(self, function: Callable[..., Any], *args: Any, **options: Any) -> DistArray:
+        """An array with the values of a function of position; options as for `empty`. Collective.
+
+        Parameters
+        ----------
+        function : callable
+            Gets one coordinate array per axis, of this rank's points, shaped to broadcast with the others. Its
+            result is broadcast and cast; for component arrays it may be a sequence with one entry per component.
+        """
+        array = self.empty(*args, **options)
+        values = function(*self._coordinates(array.layout.staggered))
+        assign_broadcast(array._owned, values, len(array.components))
+        array._written()
+        return array
+
+    def empty_like(self, array: DistArray) -> DistArray:
+        """An array of the same element type, components, location, halo and conditions on this grid. Collective."""
+        result = self.empty(array.dtype, array.components, self.location_of(array.layout.staggered), halo=array.halo)
+        result._take_conditions(array)
+        return result
+
+    def zeros_like(self, array: DistArray) -> DistArray:
+        """As `empty_like`, with zeros. Collective."""
+        result = self.empty_like(array)
+        result.block.memory[...] = 0
+        result._written()
+        return result
+
+    def profile(self, axis: int | str, values: Any, *, halo: int | None = None) -> Profile:
+        """Values that depend on one axis only, read in kernels with one offset. Collective.
+
+        Parameters
+        ----------
+        axis : int or str
+            The axis, by number or name.
+        values : array of n or n + 1 numbers, or function of position
+            One value per cell, or per point of an axis that is not periodic; the same on every rank. A function gets
+            the positions of the cell centres.
+        halo : int, optional
+            Values kept beyond the cells owned here, the grid's halo by default.
+        """
+        return Profile(self, self.axis_number(axis), values, halo)
+
+    def coordinates(self, location: str | None = None) -> tuple[HostArray, ...]:
+        """Positions of the points owned here, one float64 array per axis, shaped to broadcast. Local."""
+        return self._coordinates(self.staggered(location))
+
+    def _coordinates(self, staggered: tuple[bool, ...]) -> tuple[HostArray, ...]:
+        owned = self.decomposition.owned(self.coords, staggered)
+        found = []
+        for axis, geometry in enumerate(self.geometry):
+            indices = np.arange(owned.start[axis], owned.stop[axis], dtype=np.int64)
+            shape = tuple(-1 if a == axis else 1 for a in range(self.ndim))
+            found.append(geometry.positions(indices, staggered[axis]).reshape(shape))
+        return tuple(found)
+
+    def _layout(
+        self, dtype: Any, components: int | Sequence[int], location: str | None, halo: int | Sequence[int] | None
+    ) -> Layout:
+        widths = self.halo if halo is None else check_halo(halo, self.ndim)
+        if widths != self.halo:
+            self.decomposition.require(widths)
+        return Layout(
+            self.decomposition, self.staggered(location), widths, check_components(components), check_dtype(dtype)
+        )
+
+    # Names and locations.
+
+    def staggered(self, location: str | None) -> tuple[bool, ...]:
+        """For each axis whether a location lies on its points. Local."""
+        letters = () if location is None else tuple(location) if isinstance(location, str) else (location,)
+        if any(letter not in self.axes for letter in letters) or len(set(letters)) != len(letters):
+            raise GridError(
+                f"Location {location!r} must be None or distinct axes of {', '.join(self.axes)} in one string, "
+                f"such as '{self.axes[0]}' for faces or '{''.join(self.axes)}' for nodes."
+            )
+        return tuple(name in letters for name in self.axes)
+
+    def location_of(self, staggered: Sequence[bool]) -> str | None:
+        """The name of a location: None for cell centres. Local."""
+        return "".join(name for name, flag in zip(self.axes, staggered, strict=True) if flag) or None
+
+    def axis_number(self, axis: int | str) -> int:
+        """The number of an axis given by number or name. Local."""
+        if isinstance(axis, str) and axis in self.axes:
+            return self.axes.index(axis)
+        if isinstance(axis, int | np.integer) and not isinstance(axis, bool) and -self.ndim <= axis < self.ndim:
+            return int(axis) % self.ndim
+        raise GridError(
+            f"Axis {axis!r} is none of this grid's; use 0 to {self.ndim - 1} or one of {', '.join(self.axes)}."
+        )
+
+    def points(self, coords: Any) -> Points:
+        """Points of the domain at which arrays are sampled and onto which values are spread. Collective.
+
+        Parameters
+        ----------
+        coords : array_like, shape (points, axes), the same on every rank
+
+        Examples
+        --------
+        >>> import distarray as da
+        >>> grid = da.Grid((10, 10))
+        >>> u = grid.from_function(lambda x, y: 2 * x + y)
+        >>> grid.points([[0.5, 0.25]]).sample(u)
+        array([1.25])
+        """
+        return Points(self, coords)
+
+    # Other grids.
+
+    def coarsen(self, factor: int | Sequence[int] = 2, ranks: Sequence[int] | None = None) -> Grid:
+        """The grid whose cells join `factor` cells of this one along each axis. Collective.
+
+        Parameters
+        ----------
+        factor : int or sequence of int
+        ranks : sequence of int, optional
+            Process grid; it may have fewer ranks. With this grid's own (the default) the cuts follow this grid's, so
+            that kernels can read between both (factor 2).
+
+        Raises
+        ------
+        GridError
+            A factor below 1.
+        DecompositionError
+            Blocks narrower than the halo.
+        """
+        factors = per_axis(factor, self.ndim, int, "factor")
+        if min(factors) < 1:
+            raise GridError(f"Factors of coarsen must be at least 1, got {factor!r}; use 2 to halve every axis.")
+        geometry = tuple(axis.coarsen(f) for axis, f in zip(self.geometry, factors, strict=True))
+        if ranks is None or tuple(ranks) == self.ranks:
+            return self._derive(self.decomposition.coarsen(factors, self.halo), geometry)
+        cells = tuple(axis.cells for axis in geometry)
+        chosen = fewer_ranks(
+                cells, self.size, ranks, periodic=self.periodic, halo=self.halo
+            )
+        return self._derive(Decomposition(cells, chosen, periodic=self.periodic, halo=self.halo), geometry)
+
+    def divided(self, ranks: Sequence[int]) -> Grid:
+        """The same grid over another process grid, which may have fewer ranks. Collective.
+
+        Its halo is this grid's where blocks are wide enough, else as wide as the narrowest block.
+        """
+        chosen = fewer_ranks(self.shape, self.size, ranks)
+        if chosen == self.ranks:
+            return self
+        if chosen not in self._divided:
+            decomposition = Decomposition(self.shape, chosen, periodic=self.periodic)
+            halo = tuple(
+                min(width, axis.narrowest) if axis.parts > 1 or wraps else width
+                for width, axis, wraps in zip(self.halo, decomposition.axes, self.periodic, strict=True)
+            )
+            self._divided[chosen] = self._derive(decomposition, halo=halo)
+        return self._divided[chosen]
+
+    def same_as(self, other: Grid) -> bool:
+        """Whether arrays of both grids lie alike: equal cells, positions, cuts and ranks. Local."""
+        return self is other or self.relation(other) == 0
+
+    def relation(self, other: Grid) -> int | None:
+        """Level of another grid: 0 the same, 1 the next finer, -1 the next coarser, None unrelated. Local."""
+        try:
+            return self._relations[other]
+        except KeyError:
+            return self._relations.setdefault(other, self._find_relation(other))
+
+    def _find_relation(self, other: Grid) -> int | None:
+        if self.communicator != other.communicator or self.ndim != other.ndim or self.axes != other.axes:
+            return None
+        if self._lies_as(other.decomposition, other.geometry):
+            return 0
+        if self._is_half_of(other):
+            return 1
+        return -1 if other._is_half_of(self) else None
+
+    def _is_half_of(self, fine: Grid) -> bool:
+        cuts = tuple(axis.coarsen(2) for axis in fine.decomposition.axes)
+        return self.decomposition.axes == cuts and all(
+            _same_axis(axis, finer.coarsen(2)) for axis, finer in zip(self.geometry, fine.geometry, strict=True)
+        )
+
+    def _lies_as(self, decomposition: Decomposition, geometry: tuple[AxisGeometry, ...]) -> bool:
+        return self.decomposition == decomposition and all(map(_same_axis, self.geometry, geometry))
+
+    def __repr__(self) -> str:
+        return (
+            f"Grid(shape={self.shape}, bounds={self.bounds}, periodic={self.periodic}, halo={self.halo}, "
+            f"ranks={self.ranks}, device='{self.device}')"
+        )
+
+
+def _same_axis(a: AxisGeometry, b: AxisGeometry) -> bool:
+    if (a.cells, a.low, a.high, a.periodic, a.faces is None) != (b.cells, b.low, b.high, b.periodic, b.faces is None):
+        return False
+    return a.faces is None or np.array_equal(a.faces, b.faces)  # type: ignore[arg-type]

@@ -1,0 +1,97 @@
+"""Products of whole arrays that give a number: dot and norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray import elementwise, reductions
+from distarray.array import DistArray
+from distarray.errors import ArrayError
+from distarray.pending import Partial, Pending
+
+HostArray = np.ndarray[Any, Any]
+
+
+def dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Any:
+    """The sum of conj(u) * v over all elements, a NumPy scalar on every rank. Collective.
+
+    Parameters
+    ----------
+    u, v : DistArray
+        Of one shape and placement.
+    reproducible : bool
+        Add the (rounded) products without further rounding: the same bits on any process grid.
+
+    Raises
+    ------
+    ArrayError
+        The arrays differ in shape, components, location or process grid.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> u = da.ones((3, 3))
+    >>> da.dot(u, 2 * u)
+    np.float64(18.0)
+    """
+    return _dot_partial(u, v, reproducible).complete(u.communicator)
+
+
+def begin_dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Pending:
+    """Start `dot`. Collective; reading the result is Local."""
+    return _dot_partial(u, v, reproducible).begin(u.communicator)
+
+
+def norm(u: DistArray, *, reproducible: bool = False) -> Any:
+    """The square root of the sum of |u|^2 over all elements, a NumPy scalar on every rank. Collective."""
+    return _norm_partial(u, reproducible).complete(u.communicator)
+
+
+def begin_norm(u: DistArray, *, reproducible: bool = False) -> Pending:
+    """Start `norm`. Collective; reading the result is Local."""
+    return _norm_partial(u, reproducible).begin(u.communicator)
+
+
+def _dot_partial(u: DistArray, v: DistArray, reproducible: bool) -> Partial:
+    elementwise.require_same_placement(u, v)
+    if u.components != v.components:
+        raise ArrayError(f"{u!r} and {v!r} differ in components; select components of one shape.")
+    a, b = (x.block.backend.to_host(x._owned) for x in (u, v))
+    dtype = reductions.sum_type(np.result_type(a, b))
+    return _products(a, b, dtype, lambda total: reductions.cast_sum(total, dtype), u if reproducible else None)
+
+
+def _norm_partial(u: DistArray, reproducible: bool) -> Partial:
+    values = u.block.backend.to_host(u._owned)
+    dtype = np.empty(0, reductions.mean_type(u.dtype)).real.dtype
+    exactly = u if reproducible else None
+
+    def root(total: Any) -> Any:
+        return reductions.cast(np.sqrt(np.float64(total)), dtype)
+
+    if u.dtype.kind == "c":
+        real, imaginary = (part.astype(np.float64) for part in (values.real, values.imag))
+        with np.errstate(all="ignore"):
+            squares = real * real + imaginary * imaginary
+        return reductions.sum_partial(squares, root, dtype, u.block.backend.load if exactly else None)
+    if u.dtype.kind != "f":
+        values = values.astype(np.float64)
+    return _products(values, values, dtype, root, exactly)
+
+
+def _products(
+    a: HostArray, b: HostArray, dtype: np.dtype[Any], finish: Callable[[Any], Any], exactly: DistArray | None
+) -> Partial:
+    """The sum of conj(a) * b, exactly with the loops of the backend of `exactly`."""
+    accumulator = reductions.accumulator_of(np.result_type(a, b))
+    if exactly is None and a.dtype == b.dtype == np.float64:
+        # One pass over memory, without an array of products.
+        axes = list(range(a.ndim))
+        total = np.einsum(a, axes, b, axes, [])
+        return Partial(np.array([total]), "sum", lambda reduced: finish(reduced[0]), dtype)
+    with np.errstate(all="ignore"):
+        products = elementwise.multiply(np.conjugate(a), b, dtype=accumulator)
+    return reductions.sum_partial(products, finish, dtype, exactly.block.backend.load if exactly else None)

@@ -1,0 +1,149 @@
+"""Results of reductions that are still under way.
+
+A reduction starts inside the call that makes it, on all ranks in the same order. Its `Pending` value may be read on
+one rank alone, or never: each communicator keeps a ring of the latest reductions, and one that leaves the ring is
+waited for there, in the order of their starts, so that a dropped value cannot leave a message behind.
+"""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.comm.base import Communicator, PendingReduction
+
+HostArray = np.ndarray[Any, Any]
+
+#: Reductions under way per communicator; the oldest is completed when another starts.
+RING_SIZE = 32
+
+_rings: weakref.WeakKeyDictionary[Communicator, deque[PendingReduction]] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Partial:
+    """What one rank contributes to a reduction.
+
+    Attributes
+    ----------
+    values : 1-D ndarray, reduced elementwise over the ranks by `op`
+    op : "sum", "prod", "min" or "max"
+    finish : function of the reduced array that gives the result
+    dtype : element type of the result
+    """
+
+    values: HostArray
+    op: str
+    finish: Callable[[HostArray], Any]
+    dtype: np.dtype[Any]
+
+    def complete(self, communicator: Communicator) -> Any:
+        """The result, at once. Collective."""
+        if communicator.size == 1:
+            return self.finish(self.values)
+        return self.finish(communicator.allreduce(self.values, self.op))
+
+    def begin(self, communicator: Communicator) -> Pending:
+        """Start the reduction. Collective."""
+        return begin((self,), communicator)[0]
+
+
+class Pending:
+    """The value of a reduction under way. `result()`, `float(...)` and all else here are Local.
+
+    It may be passed as a scalar to kernels, and printed or formatted as a number.
+    """
+
+    __slots__ = ("_finish", "_part", "_request", "_value", "dtype")
+
+    def __init__(
+        self,
+        request: PendingReduction,
+        part: slice,
+        finish: Callable[[HostArray], Any],
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._request: PendingReduction | None = request
+        self._part = part
+        self._finish = finish
+        self._value: Any = None
+        #: Element type of the result, known before it has arrived.
+        self.dtype = dtype
+
+    def result(self) -> Any:
+        """The reduced value, a NumPy scalar; waits for it the first time. Local."""
+        if self._request is not None:
+            self._value = self._finish(self._request.result()[self._part])
+            self._request = None
+        return self._value
+
+    def test(self) -> bool:
+        """Whether the value has arrived. Local."""
+        return self._request is None or self._request.test()
+
+    def __float__(self) -> float:
+        return float(self.result())
+
+    def __int__(self) -> int:
+        return int(self.result())
+
+    def __complex__(self) -> complex:
+        return complex(self.result())
+
+    def __bool__(self) -> bool:
+        return bool(self.result())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        return np.asarray(self.result(), dtype)
+
+    def __format__(self, specification: str) -> str:
+        return format(self.result(), specification)
+
+    def __repr__(self) -> str:
+        return f"Pending({self._value!r})" if self._request is None else f"Pending(dtype={self.dtype})"
+
+
+def begin(partials: Sequence[Partial], communicator: Communicator) -> tuple[Pending, ...]:
+    """Start several reductions, those of equal operation and element type in one message. Collective."""
+    groups: dict[tuple[str, np.dtype[Any]], list[int]] = {}
+    for number, partial in enumerate(partials):
+        groups.setdefault((partial.op, partial.values.dtype), []).append(number)
+    pending: list[Pending | None] = [None] * len(partials)
+    for (op, _), members in groups.items():
+        values = [partials[m].values for m in members]
+        request = communicator.begin_allreduce(values[0] if len(values) == 1 else np.concatenate(values), op)
+        _keep(request, communicator)
+        start = 0
+        for member in members:
+            partial = partials[member]
+            part = slice(start, start := start + len(partial.values))
+            pending[member] = Pending(request, part, partial.finish, partial.dtype)
+    return tuple(p for p in pending if p is not None)
+
+
+def _keep(request: PendingReduction, communicator: Communicator) -> None:
+    """Put a reduction into the ring; wait for the one that leaves it."""
+    if communicator.size == 1:
+        return
+    ring = _rings.get(communicator)
+    if ring is None:
+        if not _rings:
+            atexit.unregister(complete_all)
+            atexit.register(complete_all)
+        ring = _rings[communicator] = deque()
+    if len(ring) == RING_SIZE:
+        ring.popleft().result()
+    ring.append(request)
+
+
+def complete_all() -> None:
+    """Wait for every reduction under way. Local; also called when the interpreter ends."""
+    for ring in list(_rings.values()):
+        while ring:
+            ring.popleft().result()

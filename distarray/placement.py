@@ -1,0 +1,174 @@
+"""Arrays placed otherwise over the ranks: on another process grid, as another array, or whole along some axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distarray.arguments import fewer_ranks
+from distarray.decomposition import Decomposition, factorisations
+from distarray.elementwise import is_array
+from distarray.errors import ArrayError
+from distarray.redistribute import Redistribution
+from distarray.topology import Topology
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray
+    from distarray.grid import Grid
+
+HostArray = np.ndarray[Any, Any]
+
+#: Plans with buffers and requests that a grid keeps for transfers it has made.
+KEPT_TRANSFERS = 32
+
+
+def redistributed(array: DistArray, ranks: Sequence[int] | None, like: DistArray | Grid | None) -> DistArray:
+    """The values of an array over another process grid, or placed as `like` is. Collective."""
+    if like is not None:
+        target = _array_like(array, like)
+    elif array.grid is not None and ranks is not None:
+        target = _array_on(array, array.grid.divided(ranks))
+    else:
+        target = _plain_array(array, ranks)
+    move(array, target)
+    target.name = array.name
+    target._take_conditions(array)
+    target._written()
+    return target
+
+
+def move(source: DistArray, target: DistArray) -> None:
+    """Move the values between arrays of one shape; grids keep the plans of their transfers. Collective."""
+    if source.size == 0:
+        return
+    key = (source.block.layout, source.component_prefix, target.block.layout)
+    kept: dict[Any, Redistribution] = {} if source.grid is None else source.grid.transfers
+    transfer = kept.get(key)
+    if transfer is None:
+        if len(kept) >= KEPT_TRANSFERS:
+            kept.clear()
+        transfer = kept[key] = Redistribution(
+            source.block.layout, target.block.layout, source.communicator, source_component=source.component_prefix
+        )
+    transfer.run(source.block, target.block)
+
+
+def _array_like(array: DistArray, like: DistArray | Grid) -> DistArray:
+    grid: Any = like.grid if is_array(like) else like  # type: ignore[union-attr]
+    if like.communicator != array.communicator:
+        raise ArrayError(
+            f"{array!r} cannot be placed as {like!r}, which lives on another communicator; create both on one."
+        )
+    staggered = like.layout.staggered if is_array(like) else array.layout.staggered  # type: ignore[union-attr]
+    if len(staggered) != like.decomposition.ndim or like.decomposition.points(staggered) != array.layout.points:
+        raise ArrayError(f"{array!r} cannot be placed as {like!r}; both need the same shape.")
+    layout = replace(array.layout, decomposition=like.decomposition, staggered=staggered, halo=like.halo)
+    return array._place(layout, like.topology, grid)
+
+
+def _array_on(array: DistArray, grid: Grid) -> DistArray:
+    """An array for the same points on a grid that is divided otherwise."""
+    halo = tuple(
+        min(width, axis.narrowest) if axis.parts > 1 or wraps else width
+        for width, axis, wraps in zip(array.halo, grid.decomposition.axes, grid.periodic, strict=True)
+    )
+    layout = replace(array.layout, decomposition=grid.decomposition, halo=halo)
+    return array._place(layout, grid.topology, grid)
+
+
+def _plain_array(array: DistArray, ranks: Sequence[int] | None) -> DistArray:
+    old = array.decomposition
+    chosen = fewer_ranks(old.shape, array.communicator.size, ranks)
+    decomposition = Decomposition(old.shape, chosen, periodic=old.periodic)
+    layout = replace(array.layout, decomposition=decomposition, halo=(0,) * old.ndim)
+    return array._place(layout, Topology(decomposition, array.communicator))
+
+
+def local_along(array: DistArray, axes: Sequence[int]) -> DistArray:
+    """The array with some grid axes whole on every rank: itself, or a copy without conditions. Collective."""
+    if all(array.ranks[axis] == 1 for axis in axes):
+        return array
+    old = array.decomposition
+    chosen = pencil_ranks(old.shape, array.ranks, array.communicator.size, axes)
+    target = _array_on(array, array.grid.divided(chosen)) if array.grid is not None else _plain_array(array, chosen)
+    move(array, target)
+    return target
+
+
+def pencil_ranks(shape: Sequence[int], ranks: Sequence[int], size: int, axes: Sequence[int]) -> tuple[int, ...]:
+    """A process grid of at most `size` ranks with 1 along `axes`.
+
+    As many ranks as fit are used; of these grids the one that keeps most of the present `ranks`, then the one with
+    the most even blocks.
+    """
+    free = [1 if axis in axes else max(cells, 1) for axis, cells in enumerate(shape)]
+    for count in range(min(size, math.prod(free)), 0, -1):
+        grids = [g for g in factorisations(count, len(shape)) if all(n <= f for n, f in zip(g, free, strict=True))]
+        if grids:
+            return min(grids, key=lambda g: (-_agreement(g, ranks), sum(n / f for n, f in zip(g, free, strict=True))))
+    return (1,) * len(shape)
+
+
+def _agreement(grid: Sequence[int], ranks: Sequence[int]) -> int:
+    return sum(a == b > 1 for a, b in zip(grid, ranks, strict=True))
+
+
+def map_along(array: DistArray, axis: int | str, function: Callable[[HostArray], Any]) -> DistArray:
+    """Apply a function to blocks that are whole along an axis. Collective.
+
+    Parameters
+    ----------
+    array : DistArray
+    axis : int or str
+        An axis of the array, components counted; or the name of a grid axis.
+    function : callable
+        Gets a host array with this rank's part, components first, and returns one of the same shape; its element
+        type may differ. It is not called on ranks that own nothing.
+
+    Returns
+    -------
+    DistArray
+        In the placement in which the axis is whole, on the same grid divided otherwise, without conditions.
+
+    Raises
+    ------
+    ArrayError
+        The function changed the shape.
+
+    Examples
+    --------
+    >>> import distarray as da, numpy as np
+    >>> u = da.asarray(np.ones((4, 3)))
+    >>> da.map_along(u, 0, lambda block: np.cumsum(block, axis=0)).gather()[:, 0]
+    array([1., 2., 3., 4.])
+    """
+    number = _axis_number(array, axis)
+    depth = len(array.components)
+    source = array if number < depth else local_along(array, (number - depth,))
+    block = np.ascontiguousarray(array.block.backend.to_host(source._owned))
+    values = np.asarray(function(block)) if block.size else block
+    if values.shape != block.shape:
+        raise ArrayError(
+            f"The function of map_along gave shape {values.shape} for a block of shape {block.shape}; "
+            "it must return the same shape."
+        )
+    dtype = values.dtype
+    if source.decomposition.size < source.communicator.size:
+        dtype = np.dtype(source.communicator.bcast(dtype.str))
+    result = source._like(dtype)
+    result._owned[...] = array.block.backend.asarray(values.astype(dtype, copy=False))
+    result._written()
+    return result
+
+
+def _axis_number(array: DistArray, axis: int | str) -> int:
+    if isinstance(axis, str) and array.grid is not None:
+        return len(array.components) + array.grid.axis_number(axis)
+    if isinstance(axis, int | np.integer) and -array.ndim <= axis < array.ndim:
+        return int(axis) % array.ndim
+    raise ArrayError(f"axis={axis!r} is none of the {array.ndim} axes of {array!r}; use 0 to {array.ndim - 1}.")
+

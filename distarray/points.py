@@ -1,0 +1,222 @@
+"""Values at points between the cells: probes that sample fields, sources that are spread onto them.
+
+The weights of a point are those of linear interpolation along each axis between the two values around it; beyond the
+outermost values of an axis that is not periodic the line through the two outermost ones is continued. `add` uses the
+weights of `sample`, so both are adjoint.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.elementwise import is_array
+from distarray.errors import ArrayError
+from distarray.geometry import AxisGeometry
+
+if TYPE_CHECKING:
+    from distarray.grid import Grid
+
+HostArray = np.ndarray[Any, Any]
+
+#: Along one axis: the two indices around each point, and their weights.
+AxisWeights = tuple[tuple[HostArray, HostArray], tuple[HostArray, HostArray]]
+
+
+class Points:
+    """Points in the domain of a grid, the same on every rank. Made by `grid.points(coords)`; Collective.
+
+    Attributes
+    ----------
+    grid : Grid
+    positions : float64 array, shape (points, axes), wrapped into the domain along periodic axes
+
+    Raises
+    ------
+    ArrayError
+        Coordinates of another shape, or outside the domain along an axis that is not periodic.
+    """
+
+    def __init__(self, grid: Grid, coords: Any) -> None:
+        self.grid = grid
+        positions = np.array(coords, np.float64)
+        if positions.ndim == 1 and grid.ndim in (1, len(positions)):
+            positions = positions.reshape(-1, grid.ndim)
+        if positions.ndim != 2 or positions.shape[1] != grid.ndim:
+            raise ArrayError(
+                f"Coordinates of points must have shape (points, {grid.ndim}), got {positions.shape}; one row per point."
+            )
+        for axis, geometry in enumerate(grid.geometry):
+            positions[:, axis] = _inside(positions[:, axis], geometry, grid.axes[axis])
+        positions.flags.writeable = False
+        self.positions = positions
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def sample(self, array: DistArray, order: int = 1) -> HostArray:
+        """The values of an array at the points, on every rank. Collective.
+
+        Parameters
+        ----------
+        array : DistArray
+            Of any location and components.
+        order : 0 or 1
+            0 takes the nearest value, 1 interpolates linearly.
+
+        Returns
+        -------
+        ndarray, shape components + (points,), float64 or complex128 (of the array's dtype for order 0)
+        """
+        self._require(array)
+        weights = self._weights(array, order)
+        corners = _corners(weights)
+        found = np.zeros((len(corners), *array.components, len(self)), array.dtype)
+        for target, corner in zip(found, corners, strict=True):
+            index = [indices[end] for (indices, _), end in zip(weights, corner, strict=True)]
+            mine = _owned_of(array, index)
+            local = tuple(i[mine] - start for i, start in zip(index, array.block.owned.start, strict=True))
+            where: tuple[Any, ...] = (..., *local)
+            target[..., mine] = array.block.backend.to_host(array._owned)[where]
+        found = _sum_over_ranks(array, found)
+        if order == 0:
+            return found[0]  # type: ignore[no-any-return]
+        total = np.zeros(found.shape[1:], np.result_type(array.dtype, np.float64))
+        for values, corner in zip(found, corners, strict=True):
+            total += _scaled(values, _weight(weights, corner))
+        return total
+
+    def add(self, array: DistArray, values: Any, order: int = 1) -> None:
+        """Spread values onto an array: add weight * value / cell volume around each point. Collective.
+
+        Parameters
+        ----------
+        array : DistArray
+            Of any location; changed in place.
+        values : number or array_like that broadcasts to components + (points,), the same on every rank
+            Strengths: the integral of the array over the domain grows by their sum.
+        order : 0 or 1
+            As for `sample`.
+        """
+        self._require(array)
+        strengths = np.broadcast_to(np.asarray(values), (*array.components, len(self)))
+        if strengths.dtype.kind == "c" and array.dtype.kind != "c":
+            raise ArrayError(f"Complex values cannot be added to {array!r}; take their real part.")
+        weights = self._weights(array, order)
+        owned, target = array._owned, array.block.owned
+        # Point by point, corners within a point: each cell gets its parts in the same order on any process grid.
+        parts = [self._part(array, weights, corner, strengths) for corner in _corners(weights)]
+        index = [np.stack(columns, axis=1).ravel() for columns in zip(*(part[0] for part in parts), strict=True)]
+        amounts = np.stack([part[1] for part in parts], axis=-1).reshape(*array.components, -1)
+        mine = _owned_of(array, index)
+        local = tuple(i[mine] - start for i, start in zip(index, target.start, strict=True))
+        for component in np.ndindex(array.components):
+            np.add.at(owned[component], local, amounts[component][mine].astype(array.dtype))
+        array._written()
+
+    def _part(
+        self, array: DistArray, weights: list[AxisWeights], corner: tuple[int, ...], strengths: HostArray
+    ) -> tuple[list[HostArray], HostArray]:
+        """The indices of one corner of all points, and what is added there."""
+        index = [indices[end] for (indices, _), end in zip(weights, corner, strict=True)]
+        share = _weight(weights, corner)
+        for axis, i in enumerate(index):
+            share = share / self.grid.geometry[axis].spacings(i, array.layout.staggered[axis])
+        return index, _scaled(strengths, share)
+
+    def _require(self, array: DistArray) -> None:
+        if not is_array(array) or array.grid is None or not self.grid.same_as(array.grid):
+            raise ArrayError(f"{array!r} lies on another grid than these points; use grid.points of its grid.")
+
+    def _weights(self, array: DistArray, order: int) -> list[AxisWeights]:
+        if order not in (0, 1):
+            raise ArrayError(f"order={order!r} of points must be 0 (nearest) or 1 (linear).")
+        find = _linear if order else _nearest
+        return [
+            find(self.positions[:, axis], geometry, array.layout.points[axis], array.layout.staggered[axis])
+            for axis, geometry in enumerate(self.grid.geometry)
+        ]
+
+
+def _inside(positions: HostArray, axis: AxisGeometry, name: str) -> HostArray:
+    if axis.periodic:
+        wrapped = axis.low + np.mod(positions - axis.low, axis.high - axis.low)
+        return np.where(wrapped < axis.high, wrapped, axis.low)
+    outside = ~((positions >= axis.low) & (positions <= axis.high))
+    if outside.any():
+        number = int(np.argmax(outside))
+        raise ArrayError(
+            f"Point {number} lies at {name} = {positions[number]}, outside the domain from {axis.low} to {axis.high}; "
+            "leave it out or make the axis periodic."
+        )
+    return positions
+
+
+def _linear(positions: HostArray, axis: AxisGeometry, count: int, staggered: bool) -> AxisWeights:
+    known = axis.positions(np.arange(count), staggered)
+    if count == 1 and not axis.periodic:
+        index = np.zeros(len(positions), np.int64)
+        return (index, index), (np.ones(len(positions)), np.zeros(len(positions)))
+    low = np.searchsorted(known, positions, side="right") - 1
+    if not axis.periodic:
+        low = np.clip(low, 0, count - 2)
+        left, right = known[low], known[low + 1]
+        high = low + 1
+    else:
+        period = axis.high - axis.low
+        high = (low + 1) % count
+        left = np.where(low < 0, known[-1] - period, known[low])
+        right = np.where(low + 1 >= count, known[0] + period, known[(low + 1) % count])
+        low = low % count
+    upper = (positions - left) / (right - left)
+    return (low, high), (1.0 - upper, upper)
+
+
+def _nearest(positions: HostArray, axis: AxisGeometry, count: int, staggered: bool) -> AxisWeights:
+    (low, high), (_, upper) = _linear(positions, axis, count, staggered)
+    index = np.where(upper < 0.5, low, high)
+    return (index, index), (np.ones(len(positions)), np.zeros(len(positions)))
+
+
+def _corners(weights: list[AxisWeights]) -> list[tuple[int, ...]]:
+    """Which end of each axis; an axis whose two indices agree for all points has one."""
+    ends = [(0,) if low is high else (0, 1) for (low, high), _ in weights]
+    return list(itertools.product(*ends))
+
+
+def _weight(weights: list[AxisWeights], corner: tuple[int, ...]) -> HostArray:
+    parts = [pair[end] for (_, pair), end in zip(weights, corner, strict=True)]
+    product = parts[0]
+    for part in parts[1:]:
+        product = product * part
+    return product
+
+
+def _owned_of(array: DistArray, index: list[HostArray]) -> HostArray:
+    """Which of these points this rank owns."""
+    owned = array.block.owned
+    inside = np.ones(len(index[0]), np.bool_)
+    for i, low, high in zip(index, owned.start, owned.stop, strict=True):
+        inside &= (i >= low) & (i < high)
+    return inside
+
+
+def _sum_over_ranks(array: DistArray, found: HostArray) -> HostArray:
+    """Join values of which each rank knows some and has zero for the others; exact, as only one is not zero."""
+    if array.communicator.size == 1:
+        return found
+    if found.dtype == np.bool_:
+        return array.communicator.allreduce(found.view(np.uint8), "max").view(np.bool_)
+    return array.communicator.allreduce(found, "sum")
+
+
+def _scaled(values: HostArray, factor: HostArray) -> HostArray:
+    """Values times real factors, real and imaginary parts alike."""
+    if values.dtype.kind != "c":
+        return values * factor
+    result = np.empty(values.shape, np.complex128)
+    result.real, result.imag = values.real * factor, values.imag * factor
+    return result
