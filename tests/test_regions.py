@@ -42,7 +42,7 @@ def test_shape_size_and_slices(box):
 def test_partition_covers_each_box_once_with_the_mask_of_those_that_hold_it(found, without):
     left_out = set() if without is None else indices(without)
     masks = {}
-    for piece, mask in partition(found, without):
+    for piece, mask in partition([[box] for box in found], without):
         for point in indices(piece):
             assert point not in masks
             masks[point] = mask
@@ -54,7 +54,7 @@ def test_partition_covers_each_box_once_with_the_mask_of_those_that_hold_it(foun
 
 
 def test_the_remainder_of_a_core_is_one_slab_per_side():
-    pieces = partition([Box((0, 0, 0), (8, 8, 8))], Box((1, 1, 1), (7, 7, 7)))
+    pieces = partition([[Box((0, 0, 0), (8, 8, 8))]], Box((1, 1, 1), (7, 7, 7)))
     assert len(pieces) == 6
 
 

@@ -70,6 +70,11 @@ class HaloExchange:
         if plan.sends or plan.receives:
             self._messages = communicator.prepare_exchange(sent.transfers, received.transfers)
 
+    @property
+    def sends_messages(self) -> bool:
+        """Whether this rank sends or receives anything."""
+        return self._messages is not None
+
     def begin(self) -> PendingExchange:
         """Pack and start all messages. Collective over neighbours.
 

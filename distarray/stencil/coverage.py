@@ -7,62 +7,68 @@ Boxes are in local indices of the kernel's grid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from distarray.regions import Box
 from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read, walk
 
+Component = tuple[int, ...]
+
 
 @dataclass(frozen=True)
 class Extent:
-    """What one rank can read of one array, in local indices of that array.
+    """What one rank can read of one component of an array, in local indices of that array.
 
-    `start` is the global index of local index 0. `owned` and `available` bound what is owned, and what is owned,
-    halo or boundary layer. `writable` is what a kernel may write: owned without points fixed by a condition.
-    A profile's boxes have one axis.
+    `start` is the global index of local index 0. `owned` bounds what is owned, `available` what is owned, halo or
+    filled boundary layer. A profile's boxes have one axis.
     """
 
     start: tuple[int, ...]
     owned: Box
     available: Box
-    writable: Box
+
+
+#: The extent of a component of an argument, by the argument's position.
+Extents = Callable[[int, Component], Extent]
 
 
 def computed_boxes(
-    program: Program, extents: Sequence[Extent], start: Sequence[int], *, owned_only: bool = False
-) -> tuple[Box, ...]:
-    """The box where each store is computed; for a program without stores, the one box of its reductions.
+    program: Program,
+    extents: Extents,
+    targets: Sequence[Sequence[Box]],
+    start: Sequence[int],
+    *,
+    owned_only: bool = False,
+) -> tuple[tuple[Box, ...], ...]:
+    """Where each store is computed: the part of its boxes of `targets` that its own reads allow. Local.
 
-    With `owned_only` the reads must be owned: the core of each store.
+    A program without stores has one target, for its reductions; with stores these run with the first. With
+    `owned_only` the reads must be owned, which gives the core.
     """
-    reductions = [reduction.value for reduction in program.reductions]
-    if not program.stores:
-        return (_limit(extents[0].owned, reductions, extents, start, owned_only),)
-    boxes = []
-    for number, store in enumerate(program.stores):
-        # Reductions run with the first store, so its points must serve them too.
-        roots = [store.value, *reductions] if number == 0 else [store.value]
-        boxes.append(_limit(extents[store.parameter].writable, roots, extents, start, owned_only))
-    return tuple(boxes)
+    values = [(store.value,) for store in program.stores] or [()]
+    # Reductions run with the first store, so its points must serve them too.
+    values[0] += tuple(reduction.value for reduction in program.reductions)
+    return tuple(
+        tuple(_limit(box, roots, extents, start, owned_only) for box in boxes)
+        for roots, boxes in zip(values, targets, strict=True)
+    )
 
 
 def _limit(
-    box: Box,
-    roots: Iterable[Expression],
-    extents: Sequence[Extent],
-    start: Sequence[int],
-    owned_only: bool,
+    box: Box, roots: Iterable[Expression], extents: Extents, start: Sequence[int], owned_only: bool
 ) -> Box:
     for read in walk(roots):
         if isinstance(read, Read):
-            extent = extents[read.parameter]
+            extent = extents(read.parameter, read.component)
             source = extent.owned if owned_only else extent.available
             box = box.intersection(_readable(box, read, source, extent.start, start))
     return box
 
 
-def _readable(box: Box, read: Read, source: Box, source_start: Sequence[int], start: Sequence[int]) -> Box:
+def _readable(
+    box: Box, read: Read, source: Box, source_start: Sequence[int], start: Sequence[int]
+) -> Box:
     """The part of `box` (all of it along axes the read ignores) where `read` lies in `source`."""
     axes = range(box.ndim) if read.axis is None else (read.axis,)
     for position, axis in enumerate(axes):
@@ -79,35 +85,33 @@ def _readable(box: Box, read: Read, source: Box, source_start: Sequence[int], st
     return box
 
 
-def intersect_all(boxes: Sequence[Box]) -> Box:
-    common = boxes[0]
-    for box in boxes[1:]:
-        common = common.intersection(box)
-    return common
+def common_core(boxes: Sequence[Sequence[Box]]) -> Box:
+    """A box in which all stores are computed: the intersection of the largest box of each."""
+    largest = [max(found, key=lambda box: box.size) for found in boxes if found]
+    core = largest[0]
+    for box in largest[1:]:
+        core = core.intersection(box)
+    return core
 
 
-def partition(boxes: Sequence[Box], without: Box | None = None) -> tuple[tuple[Box, int], ...]:
+def partition(
+    boxes: Sequence[Sequence[Box]], without: Box | None = None
+) -> tuple[tuple[Box, int], ...]:
     """Disjoint boxes that cover all `boxes`, each with the mask of those that contain it; `without` is left out.
 
-    Bit k of a mask stands for boxes[k]. Neighbouring pieces with equal masks are joined, along the last axis first.
+    Bit k of a mask stands for the disjoint boxes[k]. Neighbouring pieces with equal masks are joined, along the last
+    axis first.
     """
-    cutting = [box for box in (*boxes, *(() if without is None else (without,))) if not box.empty]
+    cutting = [box for found in (*boxes, () if without is None else (without,)) for box in found]
+    cutting = [box for box in cutting if not box.empty]
     if not cutting:
         return ()
-    cuts = [
-        sorted({position for box in cutting for position in (box.start[axis], box.stop[axis])})
-        for axis in range(cutting[0].ndim)
-    ]
-    pieces = [Box((), ())]
-    for edges in cuts:
-        pieces = [
-            Box((*piece.start, low), (*piece.stop, high))
-            for piece in pieces
-            for low, high in zip(edges, edges[1:], strict=False)
-        ]
     masked = [
-        (piece, sum(1 << k for k, box in enumerate(boxes) if not box.empty and box.contains(piece)))
-        for piece in pieces
+        (
+            piece,
+            sum(1 << k for k, found in enumerate(boxes) if any(b.contains(piece) for b in found)),
+        )
+        for piece in _pieces(cutting)
         if without is None or without.empty or not without.contains(piece)
     ]
     joined = [(piece, mask) for piece, mask in masked if mask]
@@ -116,19 +120,40 @@ def partition(boxes: Sequence[Box], without: Box | None = None) -> tuple[tuple[B
     return tuple(joined)
 
 
+def _pieces(boxes: Sequence[Box]) -> list[Box]:
+    """The boxes between all planes at which some box begins or ends."""
+    pieces = [Box((), ())]
+    for axis in range(boxes[0].ndim):
+        edges = sorted({edge for box in boxes for edge in (box.start[axis], box.stop[axis])})
+        pieces = [
+            Box((*piece.start, low), (*piece.stop, high))
+            for piece in pieces
+            for low, high in zip(edges, edges[1:], strict=False)
+        ]
+    return pieces
+
+
 def _join(pieces: list[tuple[Box, int]], axis: int) -> list[tuple[Box, int]]:
     """Join pieces that meet along an axis, agree along the others and have equal masks."""
     ends: dict[tuple[object, ...], int] = {}
     result: list[tuple[Box, int]] = []
     for piece, mask in sorted(pieces, key=lambda item: item[0].start[axis]):
-        across = (piece.start[:axis], piece.start[axis + 1 :], piece.stop[:axis], piece.stop[axis + 1 :], mask)
+        across = (
+            piece.start[:axis],
+            piece.start[axis + 1 :],
+            piece.stop[:axis],
+            piece.stop[axis + 1 :],
+            mask,
+        )
         previous = ends.get((*across, piece.start[axis]))
         if previous is None:
             ends[(*across, piece.stop[axis])] = len(result)
             result.append((piece, mask))
         else:
             result[previous] = (
-                result[previous][0].with_axis(axis, result[previous][0].start[axis], piece.stop[axis]),
+                result[previous][0].with_axis(
+                    axis, result[previous][0].start[axis], piece.stop[axis]
+                ),
                 mask,
             )
             ends[(*across, piece.stop[axis])] = previous

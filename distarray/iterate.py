@@ -1,0 +1,258 @@
+"""Time loops: a step repeated, its arrays rotated, time and scalars handed on.
+
+A step is one kernel or several run in order. Arrays at the positions `rotate` change places after each step, oldest
+first and target last, so that (0, 1) swaps two arrays and (0, 1, 2) makes the oldest state the next target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distarray.apply import StencilKernel
+from distarray.applyplan import ApplyPlan
+from distarray.block import Component
+from distarray.errors import ArrayError, StencilError
+from distarray.progress import Progress
+from distarray.regions import Box
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray
+
+Callback = Callable[[int, float, tuple["DistArray", ...]], Any]
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """One kernel of a step, the positions of its arrays and the names of its scalars."""
+
+    kernel: StencilKernel
+    positions: tuple[int, ...]
+    scalars: tuple[str, ...]
+
+    def arrays(self, state: Sequence[DistArray]) -> list[DistArray]:
+        return [state[position] for position in self.positions]
+
+    def run(self, state: Sequence[DistArray], time: float, values: Mapping[str, Any]) -> None:
+        self.kernel.apply(
+            *self.arrays(state), time=time, **{name: values[name] for name in self.scalars}
+        )
+
+    def plan(self, state: Sequence[DistArray], time: float, values: Mapping[str, Any]) -> ApplyPlan:
+        return self.kernel.prepare(self.arrays(state), {n: values[n] for n in self.scalars}, time)[
+            0
+        ]
+
+
+def iterate(
+    step: StencilKernel | Sequence[tuple[StencilKernel, Sequence[int]]],
+    *arrays: DistArray,
+    steps: int,
+    rotate: Sequence[int] = (0, 1),
+    time: float = 0.0,
+    dt: float | None = None,
+    tile: int | str = "auto",
+    callback: Callback | None = None,
+    every: int = 0,
+    progress: bool = False,
+    **scalars: Any,
+) -> DistArray:
+    """Repeat a step and return the array written last. Collective.
+
+    Parameters
+    ----------
+    step : kernel, or list of (kernel, positions)
+        Kernels run in order on `arrays[p] for p in positions`; a single kernel takes all arrays.
+    *arrays : DistArray
+        States from the oldest to the target, and coefficients.
+    steps : int
+        Number of steps.
+    rotate : sequence of int
+        Positions whose arrays move on by one after each step; the first array becomes the last.
+    time, dt : float
+        Step m = 0, 1, ... begins at `time + m * dt` (always at `time` if `dt` is None): boundary functions are
+        evaluated there, and kernels that name `time` or `dt` receive them.
+    tile : "auto" or 1
+        Steps per pass over memory.
+    callback : function(steps_done, time, arrays), optional
+        Called every `every` steps with the arrays in rotated order.
+    progress : bool
+        Show a progress line on standard error.
+    **scalars : number or function of the step number
+        Each kernel receives those it names.
+
+    Notes
+    -----
+    Points of the rotating arrays that no kernel of the step computes are first copied from the newest state into
+    the other arrays of the rotation.
+
+    Raises
+    ------
+    StencilError
+        A scalar that no kernel names, or positions that do not fit the kernel.
+    ArrayError
+        Rotating arrays that differ in shape, dtype or location, or a wrong number of steps, tile or rotation.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> grid = da.Grid((8,), periodic=True)
+    >>> @da.stencil
+    ... def shift(u, new):
+    ...     new[0] = u[-1]
+    >>> u = grid.from_function(lambda x: x)
+    >>> float(da.iterate(shift, u, grid.empty_like(u), steps=8)[0])
+    0.0625
+    """
+    stages = _stages(step, len(arrays), scalars, dt)
+    positions = _check_rotation(arrays, rotate)
+    _check_counts(steps, tile, every, callback)
+    state = list(arrays)
+    if not steps:
+        return _newest(state, positions)
+    last = _start(stages, state, positions, time, _values(scalars, 0, dt))
+    with Progress(steps, cells=state[0].size, enabled=progress and state[0].block.rank == 0) as bar:
+        for number in range(steps):
+            now = time if dt is None else time + number * dt
+            values = _values(scalars, number, dt)
+            for stage in stages:
+                stage.run(state, now, values)
+            written = state[last]
+            _rotate(state, positions)
+            bar.advance()
+            if callback is not None and (number + 1) % every == 0:
+                callback(number + 1, time if dt is None else time + (number + 1) * dt, tuple(state))
+    return written
+
+
+def _values(scalars: Mapping[str, Any], number: int, dt: float | None) -> dict[str, Any]:
+    """The scalars of one step."""
+    values = {name: value(number) if callable(value) else value for name, value in scalars.items()}
+    if dt is not None:
+        values["dt"] = dt
+    return values
+
+
+def _newest(state: Sequence[DistArray], positions: Sequence[int]) -> DistArray:
+    """The newest state before the first step: the target is last, the newest state before it."""
+    return state[positions[-2]] if len(positions) > 1 else state[positions[0] if positions else 0]
+
+
+def _stages(
+    step: StencilKernel | Sequence[tuple[StencilKernel, Sequence[int]]],
+    count: int,
+    scalars: dict[str, Any],
+    dt: float | None,
+) -> tuple[_Stage, ...]:
+    """The kernels of a step; every scalar must be named by one of them and every scalar they need be there."""
+    pairs = [(step, range(count))] if isinstance(step, StencilKernel) else list(step)
+    stages = []
+    for kernel, positions in pairs:
+        if not isinstance(kernel, StencilKernel):
+            raise StencilError(
+                f"A step of iterate must be a kernel made by da.stencil, or (kernel, positions); got {kernel!r}."
+            )
+        wrong = [p for p in positions if not -1 < p < count]
+        if wrong:
+            raise StencilError(
+                f"Position {wrong[0]} of kernel '{kernel.name}' is outside the {count} arrays passed to iterate; "
+                f"use 0 to {count - 1}."
+            )
+        names = tuple(
+            n for n in kernel.scalar_names if n in scalars or (n == "dt" and dt is not None)
+        )
+        stages.append(_Stage(kernel, tuple(positions), names))
+    if not stages:
+        raise StencilError(
+            "The step of iterate is an empty list; pass at least one (kernel, positions)."
+        )
+    known = {name for stage in stages for name in stage.kernel.scalar_names}
+    for name in scalars:
+        if name not in known:
+            raise StencilError(
+                f"Scalar '{name}' of iterate is named by no kernel of the step; they name {sorted(known) or 'none'}."
+            )
+    return tuple(stages)
+
+
+def _check_rotation(arrays: Sequence[DistArray], rotate: Sequence[int]) -> tuple[int, ...]:
+    positions = tuple(rotate)
+    if not arrays:
+        raise ArrayError("iterate got no arrays; pass the states, oldest first, the target last.")
+    if len(set(positions)) != len(positions) or any(not -1 < p < len(arrays) for p in positions):
+        raise ArrayError(
+            f"rotate={positions} must name different positions among the {len(arrays)} arrays (0 to {len(arrays) - 1})."
+        )
+    for position in positions[1:]:
+        first, other = arrays[positions[0]], arrays[position]
+        if (first.shape, first.dtype, first.location) != (other.shape, other.dtype, other.location):
+            raise ArrayError(
+                f"Arrays {positions[0]} and {position} of iterate rotate and must agree in shape, dtype and location; "
+                f"they are {first!r} and {other!r}."
+            )
+    return positions
+
+
+def _check_counts(steps: int, tile: int | str, every: int, callback: Callback | None) -> None:
+    if not isinstance(steps, int | np.integer) or steps < 0:
+        raise ArrayError(f"steps of iterate must be a whole number from 0, got {steps!r}.")
+    if tile not in (1, "auto"):
+        raise ArrayError(f"tile of iterate must be 1 or 'auto' in this version, got {tile!r}.")
+    if not isinstance(every, int | np.integer) or every < 0:
+        raise ArrayError(f"every of iterate must be a whole number from 0, got {every!r}.")
+    if callback is not None and every == 0:
+        raise ArrayError(
+            "iterate got a callback but every=0; say after how many steps it is called."
+        )
+
+
+def _start(
+    stages: Sequence[_Stage],
+    state: Sequence[DistArray],
+    positions: Sequence[int],
+    time: float,
+    values: Mapping[str, Any],
+) -> int:
+    """Copy what a step does not compute; gives the position of the array that a step writes last."""
+    last = positions[0] if positions else 0
+    left: dict[Component, list[Box] | None] = {}
+    for stage in stages:
+        plan = stage.plan(state, time, values)
+        arrays = stage.arrays(state)
+        if plan.program.stores:
+            last = stage.positions[plan.program.stores[0].parameter]
+        for number, position in enumerate(stage.positions):
+            if len(positions) > 1 and position == positions[-1]:
+                for component, boxes in plan.uncomputed(arrays, number).items():
+                    left[component] = _common(left.get(component, boxes), boxes)
+    if any(boxes is not None for boxes in left.values()):
+        newest = _newest(state, positions)
+        for position in positions:
+            if state[position] is not newest:
+                _copy_boxes(newest, state[position], left)
+    return last
+
+
+def _common(one: list[Box] | None, other: list[Box] | None) -> list[Box] | None:
+    """The points in both lists of disjoint boxes; None stands for no points on any rank."""
+    if one is None or other is None:
+        return None
+    return [box for a in one for b in other if not (box := a.intersection(b)).empty]
+
+
+def _copy_boxes(
+    source: DistArray, target: DistArray, boxes: Mapping[Component, list[Box] | None]
+) -> None:
+    with target.writing() as values:
+        for component, places in boxes.items():
+            for box in places or ():
+                values[component][box.slices()] = source.local[component][box.slices()]
+
+
+def _rotate(state: list[DistArray], positions: Sequence[int]) -> None:
+    moved = [state[p] for p in positions]
+    for position, array in zip(positions, moved[1:] + moved[:1], strict=True):
+        state[position] = array

@@ -1,0 +1,150 @@
+"""Bring the halos and boundary layers that a kernel reads up to date, and nothing else.
+
+A refresh is prepared once for a set of arrays and for what is read of them. Each time it is begun it looks which
+regions are stale, sends those (all arrays in one message per neighbour) and, when they have arrived, fills the
+boundary layers whose values or time have changed: neighbour halos first, then the axes in order.
+
+It keeps no reference to the blocks, only to their memory: blocks are passed to each call, so that a prepared refresh
+does not keep a dropped array alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distarray.block import Block, HaloReads
+from distarray.boundary import Boundary, BoundaryFill
+from distarray.comm.base import Communicator
+from distarray.halo.exchange import HaloExchange, PendingExchange
+from distarray.halo.plan import HaloPlan
+
+
+@dataclass(frozen=True)
+class FieldReads:
+    """What is read of one array.
+
+    `halo` are regions of neighbours, `layers` are regions that may hold boundary layers; both by component and
+    direction, both the same on all ranks.
+    """
+
+    halo: HaloReads
+    layers: HaloReads
+    boundary: Boundary | None = None
+
+    @property
+    def needed(self) -> HaloReads:
+        """Regions to exchange: what is read, and what the fills take from neighbours."""
+        if not self.boundary:
+            return self.halo
+        needed = dict(self.halo)
+        for key, widths in self.boundary.closure(self.layers).items():
+            needed[key] = tuple(map(max, widths, needed.get(key, widths)))
+        return needed
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A block's part of a refresh; `array` for arrays that conditions read, which are no arguments."""
+
+    needed: HaloReads
+    boundary: Boundary | None
+    fill: BoundaryFill | None
+    array: Any = None
+
+
+class Refresh:
+    """Keeps halos and boundary layers of some arrays fresh. Collective in creation and use.
+
+    Parameters
+    ----------
+    fields : sequence of FieldReads
+    blocks : sequence of Block
+        One for each field; the same are passed to `begin` and `finish`.
+    communicator : Communicator
+    """
+
+    def __init__(
+        self, fields: Sequence[FieldReads], blocks: Sequence[Block], communicator: Communicator
+    ) -> None:
+        self._communicator = communicator
+        arguments = [_field(reads, block) for reads, block in zip(fields, blocks, strict=True)]
+        others = [extra for reads in fields for extra in _read_by_conditions(reads)]
+        self._fields = (*arguments, *others)
+        self._others = [field.array for field in others]
+        # Layers that a Custom condition reads are filled before those it fills.
+        self._fills = [field.fill for field in (*others, *arguments) if field.fill is not None]
+        self._fixing = [
+            (number, field.boundary) for number, field in enumerate(self._fields) if field.boundary
+        ]
+        self._exchanges: dict[tuple[tuple[object, ...], ...], HaloExchange] = {}
+        self._missing: list[HaloReads] = []
+        self._pending: PendingExchange | None = None
+
+    @property
+    def others(self) -> list[Any]:
+        """Arrays that the conditions of the arguments read."""
+        return self._others
+
+    def begin(self, blocks: Sequence[Block], time: float | None) -> PendingExchange | None:
+        """Start to send what is stale; None if no message is under way.
+
+        Points fixed by conditions are set first, at `time`, here and in halo copies.
+        """
+        blocks = self._all(blocks)
+        for number, boundary in self._fixing:
+            boundary.fix_values(blocks[number], time)
+        self._missing = [
+            block.stale(field.needed) if field.needed else field.needed
+            for block, field in zip(blocks, self._fields, strict=True)
+        ]
+        self._pending = None
+        if any(self._missing):
+            key = tuple(map(tuple, self._missing))
+            exchange = self._exchanges.get(key)
+            if exchange is None:
+                exchange = self._exchanges[key] = self._prepare(blocks)
+            self._pending = exchange.begin()
+            return self._pending if exchange.sends_messages else None
+        return None
+
+    def finish(self, blocks: Sequence[Block], time: float | None) -> None:
+        """Wait for the messages of `begin` and fill the boundary layers that are stale at `time`."""
+        if self._pending is not None:
+            self._pending.finish()
+            for block, missing in zip(self._all(blocks), self._missing, strict=True):
+                block.refreshed(missing)
+        for fill in self._fills:
+            if fill.stale(time):
+                fill.run(time)
+
+    def _all(self, blocks: Sequence[Block]) -> Sequence[Block]:
+        return [*blocks, *(array.block for array in self._others)] if self._others else blocks
+
+    def _prepare(self, blocks: Sequence[Block]) -> HaloExchange:
+        taking = [
+            (block, reads) for block, reads in zip(blocks, self._missing, strict=True) if reads
+        ]
+        decomposition = taking[0][0].layout.decomposition
+        plan = HaloPlan.build(
+            decomposition,
+            decomposition.coords(taking[0][0].rank),
+            [(block.layout, reads) for block, reads in taking],
+        )
+        return HaloExchange(plan, [block for block, _ in taking], self._communicator)
+
+
+def _field(reads: FieldReads, block: Block, array: Any = None) -> _Field:
+    fill = reads.boundary.plan(block, reads.layers) if reads.boundary and reads.layers else None
+    return _Field(reads.needed, reads.boundary, fill, array)
+
+
+def _read_by_conditions(reads: FieldReads) -> list[_Field]:
+    """Fields of the arrays that conditions read to fill the layers of `reads`, innermost first."""
+    found: list[_Field] = []
+    if reads.boundary and reads.layers:
+        for array, regions in reads.boundary.other_reads(reads.layers):
+            inner = FieldReads(regions, regions, array.boundary or None)
+            found += [*_read_by_conditions(inner), _field(inner, array.block, array)]
+    return found
