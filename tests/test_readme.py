@@ -1,0 +1,131 @@
+"""Every command of README.md is run: here, or by `.ci/run` where it makes environments."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness import OPEN_MPI, ROOT, clean_environment, mpirun, run_ranks, run_serial
+
+TEXT = (ROOT / "README.md").read_text()
+BLOCK = re.compile(
+    r"(?:<!-- ci: (?P<ci>.+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL
+)
+BLOCKS = [match.groupdict() for match in BLOCK.finditer(TEXT)]
+PROGRAM, TEST_PROGRAM = (block["text"] for block in BLOCKS if block["language"] == "python")
+SHELL = [block for block in BLOCKS if block["language"] == "bash"]
+SCRIPT = next(block["text"] for block in SHELL if "#SBATCH" in block["text"])
+COMMANDS = [
+    line
+    for block in SHELL
+    if block["ci"] is None and block["text"] != SCRIPT
+    for line in block["text"].splitlines()
+]
+
+#: README's program takes minutes at its own size.
+SMALLER = (("(256, 256, 256)", "(12, 16, 20)"), ("steps=1000, r", "steps=10, r"))
+CHEAP = {
+    "python -m pytest -m slow": "python -m pytest -m slow --collect-only -q",
+    "bash .ci/run": "bash -n .ci/run",
+}
+
+
+def smaller(program: str) -> str:
+    for old, new in SMALLER:
+        assert old in program
+        program = program.replace(old, new)
+    return program
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the programs of README."""
+    (tmp_path / "heat.py").write_text(smaller(PROGRAM))
+    (tmp_path / "test_mine.py").write_text(TEST_PROGRAM)
+    return tmp_path
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What a shell has after an environment was activated."""
+    path = os.pathsep.join([str(folder), str(Path(mpirun()).parent), os.environ["PATH"]])
+    return clean_environment() | OPEN_MPI | {"PATH": path, "PYTHONPATH": str(ROOT)}
+
+
+def shell(command: str, folder: Path, cwd: Path) -> str:
+    """What a command prints; it must end with code 0."""
+    done = subprocess.run(
+        ["bash", "-e", "-c", command],
+        env=environment(folder) | {"HOME": str(folder)},
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def link_python(folder: Path) -> None:
+    (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / "python").chmod(0o755)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_runs(command: str, folder: Path) -> None:
+    link_python(folder)
+    at_root = "tests" in command or ".ci" in command or "-m slow" in command
+    shell(CHEAP.get(command, command), folder, ROOT if at_root else folder)
+
+
+def test_programs_print_the_same_on_one_rank_and_on_several(folder: Path) -> None:
+    alone = run_serial(folder / "heat.py", cwd=folder, timeout=120).stdout
+    assert re.fullmatch(r"peak 0\.\d+\n", alone)
+    assert run_ranks(folder / "heat.py", 3, cwd=folder, timeout=120).stdout == alone
+
+
+def test_the_program_is_as_short_as_it_says() -> None:
+    assert len(PROGRAM.splitlines()) <= 20
+
+
+def test_slurm_script_starts_its_ranks(folder: Path) -> None:
+    link_python(folder)
+    (folder / "distarray" / "bin").mkdir(parents=True)
+    (folder / "distarray" / "bin" / "activate").write_text("")
+    srun = folder / "srun"
+    srun.write_text(f'#!/bin/sh\nexec "{mpirun()}" -n 2 "$@"\n')
+    srun.chmod(0o755)
+    before = "module() { echo loading $2; }; export SLURM_CPUS_PER_TASK=1\n"
+    output = shell(before + SCRIPT, folder, folder)
+    assert "loading openmpi" in output
+    assert output.count("peak") == 1
+
+
+def test_lines_for_ci_are_marked_and_there_is_one_of_each() -> None:
+    marked = [block["ci"] for block in BLOCKS if block["ci"]]
+    assert marked == ["main job", "tests", "developer install", "checks"]
+    asked = re.findall(
+        r'^ *run_readme_line "(.+)"$', (ROOT / ".ci" / "run").read_text(), re.MULTILINE
+    )
+    assert sorted(asked) == sorted(marked)
+    for block in BLOCKS:
+        assert block["ci"] is None or len(block["text"].splitlines()) == 1
+
+
+def test_the_lines_to_copy_are_those_promised() -> None:
+    main_job, tests = (block["text"] for block in BLOCKS if block["ci"] in ("main job", "tests"))
+    assert "pip install '.[mpi,plot]'" in main_job
+    assert main_job.endswith("mpirun -n 8 python examples/cavity.py\n")
+    assert tests.endswith("python -m pytest\n")
+
+
+def test_paths_named_exist() -> None:
+    for path in re.findall(r"`((?:distarray|tests|solvers|examples)/[\w/.]+)`", TEXT):
+        assert (ROOT / path).exists(), path
