@@ -22,6 +22,7 @@ from distarray.boundary.conditions import (
     Piecewise,
     Robin,
     Symmetry,
+    Unset,
 )
 from distarray.boundary.fill import BoundaryFill
 from distarray.boundary.mapping import Boundary
@@ -38,4 +39,5 @@ __all__ = [
     "Piecewise",
     "Robin",
     "Symmetry",
+    "Unset",
 ]

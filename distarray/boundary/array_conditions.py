@@ -13,8 +13,9 @@ from distarray.boundary.conditions import Condition, Custom, Piecewise
 from distarray.boundary.custom import CustomProgram, CustomRule, trace_custom
 from distarray.boundary.face import Face
 from distarray.boundary.fill import prepare_fixes
-from distarray.boundary.rules import PiecewiseRule, Rule, Steps, simple_rule
+from distarray.boundary.rules import PiecewiseRule, Rule, Steps, UnsetRule, simple_rule
 from distarray.boundary.values import condition_part
+from distarray.errors import BoundaryError
 from distarray.geometry import AxisGeometry
 from distarray.layout import Layout
 
@@ -142,6 +143,12 @@ class ArrayConditions:
         for call in self._fixes[2].calls:
             call()
         block.filled["points"] = state
+
+    def require_points(self) -> None:
+        """Refuse to tell which points are fixed where a condition is unknown. The same on all ranks."""
+        for rule in self.rules.values():
+            if isinstance(rule, UnsetRule) and rule.unknown_points:
+                raise BoundaryError(rule.message)
 
     def closed(self, reads: HaloReads) -> HaloReads:
         return (

@@ -200,6 +200,31 @@ class Custom(Condition):
         return f"Custom({getattr(self.function, '__name__', 'kernel')}, {len(self.arrays)} arrays)"
 
 
+@dataclass(frozen=True, eq=False)
+class Unset(Condition):
+    """Stands for a condition that could not be stored; what asks for its values meets an error.
+
+    Parameters
+    ----------
+    kind : str
+        The kind of the condition that this stands for.
+    message : str
+        Text of the BoundaryError.
+    """
+
+    kind: str
+    message: str
+
+    @property
+    def constant(self) -> bool:
+        return False
+
+    @property
+    def fixes(self) -> bool:
+        """Whether points that lie on the face may have been fixed."""
+        return self.kind in {"Dirichlet", "Piecewise"}
+
+
 def require_condition(condition: object, where: str) -> None:
     """Refuse what is no boundary condition."""
     if not isinstance(condition, Condition):

@@ -270,6 +270,7 @@ class Boundary(MutableMapping[str, Any]):
 
     def fixed(self, axis: int, side: int, component: Component = ()) -> bool:
         """Whether all points lying on a side are fixed, for all components below `component`."""
+        self._conditions.require_points()
         rules = self._conditions.rules
         return all(
             place in rules and rules[place].fixes_all
@@ -282,6 +283,7 @@ class Boundary(MutableMapping[str, Any]):
 
         One box, except where a Piecewise condition fixes some points of a face.
         """
+        self._conditions.require_points()
         return free_boxes(self._conditions, block, self._prefix + tuple(component))
 
     def closure(self, reads: HaloReads) -> HaloReads:

@@ -23,6 +23,7 @@ from distarray.boundary.conditions import (
     Neumann,
     Robin,
     Symmetry,
+    Unset,
 )
 from distarray.boundary.face import Face, Region, along
 from distarray.boundary.values import FaceValue, cast, evaluate
@@ -380,6 +381,23 @@ def multiply(factor: Any, values: Any, target: Any) -> list[Callable[..., Any]]:
     ]
 
 
+class UnsetRule(SimpleRule):
+    """An error for all ranks that ask what would be filled or fixed."""
+
+    kind = "Unset"
+
+    def __init__(self, face: Face, component: Component, condition: Unset) -> None:
+        super().__init__(face, component)
+        self.message = condition.message
+        self.unknown_points = condition.fixes and bool(face.on_face)
+
+    def sources(self, layers: int) -> list[Source]:
+        raise BoundaryError(self.message)
+
+    def prepare(self, region: Region, target: Any, block: Block) -> Steps:
+        raise BoundaryError(self.message)
+
+
 def simple_rule(condition: Condition, face: Face, component: Component) -> Rule:
     """The rule of a condition other than Piecewise and Custom, for one component."""
     match condition:
@@ -393,6 +411,8 @@ def simple_rule(condition: Condition, face: Face, component: Component) -> Rule:
             return SymmetryRule(face, component, sign)
         case Extrapolate(degree):
             return ExtrapolateRule(face, component, degree)
+        case Unset():
+            return UnsetRule(face, component, condition)
     raise BoundaryError(
         f"{type(condition).__name__} on {face.name} is no kind of condition that can be filled; "
         "use one of those that distarray has, or Custom with a kernel."
