@@ -11,6 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from distarray.comm import failure
 from distarray.comm.base import Communicator
 from distarray.comm.launcher import Launched, child_environment, launched
 from distarray.comm.serial import SerialCommunicator
@@ -82,19 +83,30 @@ def _from_environment() -> Communicator:
 def _world(launch: Launched | None) -> Communicator:
     mpi = _load_mpi()
     if launch is not None:
-        _refuse_mixed_libraries(launch, mpi)
+        _refuse_foreign_launcher(launch, mpi.library_name())
+    mpi.initialise()
+    if launch is not None and mpi.world_size() == 1 and (launch.size > 1 or launch.rank > 0):
+        raise _mixed(launch, f"{mpi.library_name()}, sees 1")
     return mpi.world()  # type: ignore[no-any-return]
 
 
-def _refuse_mixed_libraries(launch: Launched, mpi: ModuleType) -> None:
-    """Refuse one MPI's launcher with another's library: each rank would see itself alone."""
-    if mpi.world_size() > 1 or not (launch.size > 1 or launch.rank > 0):
-        return
-    raise CommunicationError(
+def _refuse_foreign_launcher(launch: Launched, library: str) -> None:
+    """Refuse Open MPI's mpirun with MPICH's family, which cannot be initialised under it.
+
+    Libraries of that family built for PMIx could; DISTARRAY_COMM=world lets them try.
+    """
+    foreign = library.startswith(("MPICH", "Intel", "MVAPICH"))
+    if foreign and launch.by_open_mpi and os.environ.get("DISTARRAY_COMM") != "world":
+        raise _mixed(launch, f"{library}, is of another family")
+
+
+def _mixed(launch: Launched, finding: str) -> CommunicationError:
+    """The error for one MPI's launcher with another's library. Each rank sees itself alone."""
+    failure.install(launch.rank, launch.size, os._exit, silent=launch.rank > 0)
+    return CommunicationError(
         f"The launcher started {launch.size or 'several'} ranks ({launch.source}), but the MPI "
-        f"library that mpi4py loaded ({mpi.library_name()}) sees 1: two MPI installations "
-        f"are mixed; start the program with {_matching_launcher()}, "
-        "or set DISTARRAY_COMM=serial for independent processes."
+        f"library that mpi4py loads, {finding}: two MPI installations are mixed; start the program "
+        f"with {_matching_launcher()}, or set DISTARRAY_COMM=serial for independent processes."
     )
 
 

@@ -38,6 +38,8 @@ class _Watch:
     size: int
     end_all: Callable[[int], None]
     outermost: FrameType | None
+    #: Whether another rank is known to report the same failure.
+    silent: bool = False
     process: int = field(default_factory=os.getpid)
     #: Code and place of the last `sys.exit`.
     exit_code: Any = None
@@ -47,6 +49,8 @@ class _Watch:
         """Print the text with this rank's number, then end all ranks."""
         if self.rank != 0:
             time.sleep(_PATIENCE)
+        if self.silent:
+            self.end_all(code)
         sys.stdout.flush()
         sys.stderr.write(
             f"distarray: rank {self.rank} of {self.size} failed, all ranks are ended.\n{text}"
@@ -63,11 +67,14 @@ class _Watch:
 _installed: list[_Watch] = []
 
 
-def install(rank: int, size: int, end_all: Callable[[int], None]) -> None:
-    """End all ranks by `end_all(code)` when this rank fails. Later calls do nothing. Local."""
+def install(rank: int, size: int, end_all: Callable[[int], None], *, silent: bool = False) -> None:
+    """End all ranks by `end_all(code)` when this rank fails. Later calls do nothing. Local.
+
+    `silent` ranks leave it to rank 0 to print the failure that all of them have.
+    """
     if _installed:
         return
-    watch = _Watch(rank, size, end_all, _outermost_frame())
+    watch = _Watch(rank, size, end_all, _outermost_frame(), silent)
     _installed.append(watch)
     _hook_exceptions(watch)
     _hook_exits(watch)
@@ -116,11 +123,7 @@ def _report_exit(watch: _Watch) -> None:
     if code is None or code == 0 or not watch.in_this_process() or not _unwound(watch.outermost):
         return
     number = code if isinstance(code, int) else 1
-    message = "" if isinstance(code, int) else f"{code}\n"
-    watch.fail(
-        f"sys.exit({code!r}) was called (most recent call last):\n{watch.exit_place}{message}",
-        number,
-    )
+    watch.fail(f"sys.exit({code!r}) was called here:\n{watch.exit_place}", number)
 
 
 def _unwound(frame: FrameType | None) -> bool:

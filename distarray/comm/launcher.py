@@ -26,6 +26,11 @@ class Launched:
     size: int
     source: str
 
+    @property
+    def by_open_mpi(self) -> bool:
+        """Whether Open MPI's own mpirun started the process."""
+        return self.source.startswith("OMPI_")
+
 
 def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
     """What the launcher set, or None when no launcher started this process. Local.

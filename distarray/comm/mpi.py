@@ -1,4 +1,4 @@
-"""Many ranks over MPI. The only file that imports mpi4py; importing it initialises MPI.
+"""Many ranks over MPI. The only file that imports mpi4py; `initialise` initialises MPI.
 
 Nothing newer than MPI 3.1 is used. Every call that moves data is split above the size limit, every
 wait gives the processor away when ranks share it, and no call is made off the main thread.
@@ -12,18 +12,28 @@ import math
 import os
 import pickle
 import time
+import traceback
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import mpi4py
 import numpy as np
-from mpi4py import MPI
 
 from distarray.comm import failure
 from distarray.comm.base import BlockPiece, PendingReduction, PersistentExchange, Request, Transfer
 from distarray.errors import CommunicationError, FileError
 from distarray.regions import Box
+
+_settings = mpi4py.rc.initialize, mpi4py.rc.finalize
+# Load the library without initialising it: under a foreign launcher that may fail obscurely.
+mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
+    from mpi4py import MPI
+mpi4py.rc.initialize, mpi4py.rc.finalize = _settings
 
 Values = np.ndarray[Any, Any]
 
@@ -31,6 +41,14 @@ _LARGEST_MESSAGE = 1 << 30
 _HALO_TAG, _EXCHANGE_TAG = 1, 2
 _OPERATIONS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
 _BOOLEAN_OPERATIONS = {"prod": MPI.LAND, "min": MPI.LAND, "sum": MPI.LOR, "max": MPI.LOR}
+
+
+def initialise() -> None:
+    """Initialise MPI unless it is. Collective over the ranks that the launcher started."""
+    if not MPI.Is_initialized():
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "suspicious MPI execution", RuntimeWarning)
+            MPI.Init_thread()
 
 
 def is_intracommunicator(value: Any) -> bool:
@@ -45,7 +63,8 @@ def world_size() -> int:
 
 def library_name() -> str:
     """Name and version of the MPI library. Local."""
-    return MPI.Get_library_version().split("\n")[0].split(",")[0].replace("\t", " ").strip(" \0")
+    first = MPI.Get_library_version().strip("\0").split("\n")[0].split(",")[0]
+    return " ".join(first.replace("Version:", " ").split())
 
 
 def world() -> MpiCommunicator:
@@ -304,8 +323,10 @@ class MpiCommunicator:
         first = int(self.allreduce(failed, "min")[0])
         if first == self.size:
             return
-        shared = self.bcast(_portable(error) if self.rank == first else None, first)
-        raise error if self.rank == first and error is not None else shared
+        shared: Exception = self.bcast(error and _portable(error, self.rank), first)
+        if self.rank == first and error is not None:
+            raise error
+        raise shared
 
     def abort(self, code: int = 1) -> None:
         _end_all(code)
@@ -397,13 +418,17 @@ def _transfer_slab(file: MPI.File, piece: BlockPiece, box: Box, *, write: bool) 
         raise EOFError(f"it ends before byte {end}")
 
 
-def _portable(error: Exception | None) -> Exception:
-    """The error if other ranks can rebuild it, else its text."""
+def _portable(error: Exception, rank: int) -> Exception:
+    """A copy of the error that other ranks can rebuild, with the traceback of its rank."""
     try:
-        pickle.loads(pickle.dumps(error))
+        copy = pickle.loads(pickle.dumps(error))
     except Exception:  # whatever a user's exception class does when it is rebuilt
-        return CommunicationError(f"{type(error).__name__}: {error}")
-    return error if error is not None else CommunicationError("A rank failed without saying why.")
+        copy = CommunicationError(f"{type(error).__name__}: {error}")
+    if error.__traceback__ is not None:
+        copy.add_note(
+            f"It was raised on rank {rank}:\n{''.join(traceback.format_exception(error))}"
+        )
+    return copy  # type: ignore[no-any-return]
 
 
 def _end_all(code: int) -> None:
