@@ -145,7 +145,7 @@ class ArrayConditions:
         block.filled["points"] = state
 
     def require_points(self) -> None:
-        """Refuse to tell which points are fixed where a condition is unknown. Alike on all ranks."""
+        """Refuse to tell which points are fixed where a condition is unknown. On all ranks."""
         for rule in self.rules.values():
             if isinstance(rule, UnsetRule) and rule.unknown_points:
                 raise BoundaryError(rule.message)
