@@ -432,3 +432,6 @@ def _read_only(values: Any) -> Any:
     view = values.view()
     view.flags.writeable = False
     return view
+
+
+functions.register_methods(DistArray)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +26,20 @@ def call(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str
     UnsupportedError
         The function has no distributed form here.
     """
-    module = function.__module__.removesuffix("._core").removesuffix(".core")
-    name = f"{'numpy' if module.startswith('numpy._') else module}.{function.__name__}"
+    name = f"{function.__module__}.{function.__name__}"
     if function not in _TABLE:
-        raise UnsupportedError(f"{name} is not supported on distributed arrays; call gather() and apply it to the result.")
-    try:
-        return _TABLE[function](*args, **options)
-    except TypeError as error:
-        if isinstance(error, UnsupportedError) or error.__traceback__.tb_next is not None:  # type: ignore[union-attr]
-            raise
         raise UnsupportedError(
-            f"{name} with these arguments is not supported on distributed arrays ({error}); leave the optional ones out."
+            f"{name} is not supported on distributed arrays; call gather() and apply it to the result."
+        )
+    implementation = _TABLE[function]
+    try:
+        inspect.signature(implementation).bind(*args, **options)
+    except TypeError as error:
+        raise UnsupportedError(
+            f"{name} with these arguments is not supported on distributed arrays ({error}); "
+            "leave the optional ones out."
         ) from None
+    return implementation(*args, **options)
 
 
 def _registered(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -48,19 +51,16 @@ def _registered(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]]
     return register
 
 
-def _method(name: str) -> Callable[..., Any]:
-    """A function that is a method of the array of the same parameters."""
-
-    def implementation(a: DistArray, /, *args: Any, **options: Any) -> Any:
-        return getattr(a, name)(*args, **options)
-
-    return implementation
-
-
+#: Functions that are a method of the array of the same parameters.
 _METHODS = ("sum", "prod", "min", "max", "mean", "std", "var", "argmin", "argmax", "any", "all", "copy")
-for _name in _METHODS:
-    _TABLE[getattr(np, _name)] = _method(_name)
-_TABLE[np.amin], _TABLE[np.amax] = _method("min"), _method("max")
+
+
+def register_methods(array_type: type[DistArray]) -> None:
+    """Put the functions that are methods into the list."""
+    for name in _METHODS:
+        _TABLE[getattr(np, name)] = getattr(array_type, name)
+    _TABLE[np.amin], _TABLE[np.amax] = array_type.min, array_type.max
+
 
 _ELEMENTWISE = (np.real, np.imag, np.angle, np.isclose, np.nan_to_num, np.round, np.around)
 for _function in _ELEMENTWISE:

@@ -26,7 +26,7 @@ from distarray.boundary import Boundary
 from distarray.comm import default as communicator_for
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition, choose_ranks, per_axis
-from distarray.errors import GridError
+from distarray.errors import ArrayError, GridError
 from distarray.geometry import AxisGeometry
 from distarray.layout import Layout
 from distarray.points import Points
@@ -232,7 +232,12 @@ class Grid:
         """
         array = self.empty(*args, **options)
         values = function(*self._coordinates(array.layout.staggered))
-        assign_broadcast(array._owned, values, len(array.components))
+        error = None
+        try:
+            assign_broadcast(array._owned, values, len(array.components))
+        except ArrayError as wrong:
+            error = wrong
+        self.communicator.agree(error)
         array._written()
         return array
 

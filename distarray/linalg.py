@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,19 +54,23 @@ def begin_norm(u: DistArray, *, reproducible: bool = False) -> Pending:
     return _norm_partial(u, reproducible).begin(u.communicator)
 
 
+def _load(array: DistArray, reproducible: bool) -> reductions.Load | None:
+    return array.block.backend.load if reproducible else None
+
+
 def _dot_partial(u: DistArray, v: DistArray, reproducible: bool) -> Partial:
     elementwise.require_same_placement(u, v)
     if u.components != v.components:
         raise ArrayError(f"{u!r} and {v!r} differ in components; select components of one shape.")
     a, b = (x.block.backend.to_host(x._owned) for x in (u, v))
     dtype = reductions.sum_type(np.result_type(a, b))
-    return _products(a, b, dtype, lambda total: reductions.cast_sum(total, dtype), u if reproducible else None)
+    return _products(a, b, dtype, lambda total: reductions.cast_sum(total, dtype), _load(u, reproducible))
 
 
 def _norm_partial(u: DistArray, reproducible: bool) -> Partial:
     values = u.block.backend.to_host(u._owned)
     dtype = np.empty(0, reductions.mean_type(u.dtype)).real.dtype
-    exactly = u if reproducible else None
+    load = _load(u, reproducible)
 
     def root(total: Any) -> Any:
         return reductions.cast(np.sqrt(np.float64(total)), dtype)
@@ -76,22 +79,22 @@ def _norm_partial(u: DistArray, reproducible: bool) -> Partial:
         real, imaginary = (part.astype(np.float64) for part in (values.real, values.imag))
         with np.errstate(all="ignore"):
             squares = real * real + imaginary * imaginary
-        return reductions.sum_partial(squares, root, dtype, u.block.backend.load if exactly else None)
+        return reductions.sum_partial(squares, root, dtype, load)
     if u.dtype.kind != "f":
         values = values.astype(np.float64)
-    return _products(values, values, dtype, root, exactly)
+    return _products(values, values, dtype, root, load)
 
 
 def _products(
-    a: HostArray, b: HostArray, dtype: np.dtype[Any], finish: Callable[[Any], Any], exactly: DistArray | None
+    a: HostArray, b: HostArray, dtype: np.dtype[Any], finish: reductions.Finish, load: reductions.Load | None
 ) -> Partial:
-    """The sum of conj(a) * b, exactly with the loops of the backend of `exactly`."""
+    """The sum of conj(a) * b; exact if `load` is given."""
     accumulator = reductions.accumulator_of(np.result_type(a, b))
-    if exactly is None and a.dtype == b.dtype == np.float64:
+    if load is None and a.dtype == b.dtype == np.float64:
         # One pass over memory, without an array of products.
         axes = list(range(a.ndim))
         total = np.einsum(a, axes, b, axes, [])
         return Partial(np.array([total]), "sum", lambda reduced: finish(reduced[0]), dtype)
     with np.errstate(all="ignore"):
         products = elementwise.multiply(np.conjugate(a), b, dtype=accumulator)
-    return reductions.sum_partial(products, finish, dtype, exactly.block.backend.load if exactly else None)
+    return reductions.sum_partial(products, finish, dtype, load)

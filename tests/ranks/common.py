@@ -1,0 +1,32 @@
+"""What rank tests share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mpi4py import MPI
+
+from distarray.decomposition import factorisations
+
+SIZE = MPI.COMM_WORLD.Get_size()
+
+
+def process_grids(ndim: int, largest: Sequence[int] | None = None) -> Iterator[tuple[int, ...]]:
+    """All process grids of this number of ranks, at most `largest` along each axis."""
+    for grid in factorisations(SIZE, ndim):
+        if largest is None or all(n <= most for n, most in zip(grid, largest, strict=True)):
+            yield grid
+
+
+def refused(kind: type[Exception], text: str, call: Callable[[], Any]) -> None:
+    """The call raises this error with this text in its message, and the same message on all ranks."""
+    try:
+        call()
+    except kind as error:
+        message = str(error)
+    else:
+        raise AssertionError(f"no {kind.__name__} ({text})")
+    assert re.search(re.escape(text), message), message
+    assert len(set(MPI.COMM_WORLD.allgather(message))) == 1, message
