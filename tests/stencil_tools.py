@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 def parameters(function: Callable[..., Any], ndim: int, **options: Any) -> list[ArrayParameter]:
-    """A float64 array without components for each positional parameter; options by name replace it."""
+    """A plain float64 array for each positional parameter; options by name replace it."""
     return [
         options.get(name, ArrayParameter(name, np.dtype("f8"), (), (False,) * ndim))
         for name in signature(function).arrays
@@ -48,12 +48,15 @@ def launch(
     cells: tuple[int, ...] | None = None,
     axes: tuple[AxisGeometry, ...] | None = None,
     scalars: Mapping[str, Any] | None = None,
+    ndim: int | None = None,
     **options: Any,
 ) -> tuple[NumpyLaunch, Box]:
-    """A launch on arrays (components first, `halo` cells on each side) and the box of their owned cells."""
-    ndim = min(memory.ndim for memory in memories)
+    """A launch on arrays (components first, `halo` cells around) and the box of owned cells."""
+    ndim = ndim or min(memory.ndim for memory in memories)
     described = {
-        name: ArrayParameter(name, memory.dtype, memory.shape[: memory.ndim - ndim], (False,) * ndim)
+        name: ArrayParameter(
+            name, memory.dtype, memory.shape[: memory.ndim - ndim], (False,) * ndim
+        )
         for name, memory in zip(signature(function).arrays, memories, strict=True)
     }
     scalars = scalars or {}

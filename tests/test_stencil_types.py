@@ -1,4 +1,4 @@
-"""Types of a kernel's values are NumPy's: checked against NumPy itself on arrays and Python numbers."""
+"""Types of a kernel's values are NumPy's: compared with NumPy on arrays and Python numbers."""
 
 from __future__ import annotations
 

@@ -139,8 +139,8 @@ def flops_per_cell(program: Program) -> int:
     """Floating-point operations per cell; a common subexpression and any function count once.
 
     Sign changes, comparisons, choices by `da.where`, conversions, integer arithmetic and what
-    depends on scalars alone count nothing. A complex sum counts 2, a product 6, a quotient 11. A reduction
-    adds one per real value.
+    depends on scalars alone count nothing. A complex sum counts 2, a product 6, a quotient 11. A
+    reduction adds one per real value.
     """
     total = sum(_flops(node) for node in walk(roots(program)) if isinstance(node, Call))
     for reduction in program.reductions:

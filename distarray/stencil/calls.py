@@ -74,10 +74,12 @@ def same_type(one: ExpressionType, other: ExpressionType) -> bool:
 
 def type_name(kind: ExpressionType) -> str:
     """The type as messages name it."""
-    return f"a {kind.__name__} scalar" if isinstance(kind, type) else str(kind)
+    if not isinstance(kind, type):
+        return str(kind)
+    return f"{'an' if kind is int else 'a'} {kind.__name__} scalar"
 
 
-def constant(value: bool | int | float | complex) -> Expression:
+def constant(value: Any) -> Expression:
     """A number written in the kernel; a NumPy scalar counts as the Python number of its kind."""
     if isinstance(value, np.generic):
         kind = _KIND_OF_LETTER.get(value.dtype.kind)

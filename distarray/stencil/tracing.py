@@ -45,8 +45,9 @@ def signature(function: Callable[..., Any]) -> KernelSignature:
     arrays, scalars, defaults = [], [], {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
             _refuse_signature(
-                function, name, f"takes {parameter}; name every array and every scalar."
+                function, name, f"takes {stars}{parameter.name}; name every array and every scalar."
             )
         if parameter.kind is parameter.KEYWORD_ONLY:
             scalars.append(parameter.name)

@@ -70,6 +70,7 @@ class ValueTracer:
         self.colours = colours
         self.axes = tuple(axes)
         self.in_place = in_place
+        self.running = False
         self.reads: dict[Target, dict[Offsets, int]] = {}
         self.writes: dict[Target, tuple[Expression, int]] = {}
         self.made: list[Reduction] = []
@@ -79,9 +80,11 @@ class ValueTracer:
     def run(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Reduction, ...]:
         """Call the kernel's function; gives the reductions it returns."""
         token = _current.set(self)
+        self.running = True
         try:
             returned = self.function(*arguments, **keywords)
         finally:
+            self.running = False
             _current.reset(token)
         return self._reductions(returned)
 
@@ -120,12 +123,12 @@ class ValueTracer:
         return self._place()[1]
 
     def _place(self) -> tuple[str | None, int]:
-        frame = sys._getframe(1)
+        frame = sys._getframe(1) if self.running else None
         while frame is not None and frame.f_code is not ValueTracer.run.__code__:
             file = frame.f_code.co_filename
             if not file.startswith((_HERE, _NUMPY)):
                 return file, frame.f_lineno
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         code = getattr(inspect.unwrap(self.function), "__code__", None)
         return (None, 0) if code is None else (code.co_filename, code.co_firstlineno)
 
@@ -148,12 +151,14 @@ class ValueTracer:
         """The constant that a number from outside the kernel becomes; arrays are refused."""
         if isinstance(operand, (bool, int, float, complex, np.generic)):
             try:
-                return calls.constant(operand)  # type: ignore[arg-type]
+                return calls.constant(operand)
             except StencilError as error:
                 self.fail(str(error))
-        kind = "NumPy array" if isinstance(operand, np.ndarray) else type(operand).__name__
+        what = f"the {type(operand).__name__} {short(operand)}"
+        if isinstance(operand, np.ndarray):
+            what = f"a NumPy array of shape {operand.shape}"
         return self.fail(
-            f"uses the {kind} {short(operand)} from outside; pass arrays as positional and numbers "
+            f"uses {what} from outside; pass arrays as positional and numbers "
             "as keyword parameters."
         )
 
