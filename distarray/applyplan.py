@@ -103,6 +103,8 @@ class ApplyPlan:
             }
         )
         self._choice = OverlapChoice()
+        blocks = self.blocks(arguments)
+        self._may_overlap = not self._refresh.fills_from(blocks, [blocks[n] for n, _ in self._writes])
         self._conditions = [
             (n, arguments[n].boundary, arguments[n].boundary.version)
             for n in self._arrays
@@ -197,7 +199,7 @@ class ApplyPlan:
     ) -> None:
         refresh, run = self._refresh, self._launch.run
         pending = refresh.begin(blocks, time)
-        if pending is None:
+        if pending is None or not self._may_overlap:
             refresh.finish(blocks, time)
             for box, mask in self.whole:
                 run(box, mask, colour)

@@ -82,6 +82,12 @@ class Refresh:
         self._missing: list[HaloReads] = []
         self._pending: PendingExchange | None = None
 
+    def fills_from(self, blocks: Sequence[Block], written: Sequence[Block]) -> bool:
+        """Whether a fill reads one of the written blocks, so that it must come before any of them is written."""
+        read = [b for b, field in zip(self._all(blocks), self._fields, strict=True) if field.fill is not None]
+        read += [array.block for array in self._others]
+        return any(block is other for block in read for other in written)
+
     @property
     def others(self) -> list[Any]:
         """Arrays that the conditions of the arguments read."""
