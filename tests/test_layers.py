@@ -29,14 +29,16 @@ LAYERS = {
         "block", "topology", "halo.buffers", "halo.exchange", "stencil.compile", "stencil.cache",
         "boundary", "pending", "reductions", "redistribute", "refresh", "arguments",
     ),
-    "array": ("array", "elementwise", "functions", "indexing"),
-    "grid": ("grid", "profile", "creation", "coarsening"),
+    "array": (
+        "array", "array_reductions", "elementwise", "functions", "indexing", "placement",
+    ),
+    "grid": ("grid", "profile", "creation", "points"),
     "uses": (
-        "random", "fft", "linalg", "points", "fused", "applyplan", "apply", "iterate", "io", "report",
+        "random", "fft", "linalg", "fused", "applyplan", "apply", "iterate", "io", "report",
         "logging",
     ),
     "package": ("__init__",),
-    "programs": ("cli", "doctor", "selftest", "testing", "__main__"),
+    "programs": ("cli", "bench", "doctor", "selftest", "testing", "__main__"),
 }  # fmt: skip
 LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) for name in names}
 
