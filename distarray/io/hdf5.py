@@ -1,0 +1,263 @@
+"""The HDF5 side of a file, done by one process with the serial h5py: lay it out, read what it says.
+
+    /                         attributes: distarray_format, library_version, arrays (their names),
+                              shape (cells), bounds, axes, periodic, and step, time where given
+    /NAME                     one contiguous dataset per array, C order, components first
+                              attributes: location ("" for centres), components, halo
+    /distarray/attrs          JSON text of the attributes given by the user
+    /distarray/boundary/NAME  JSON text of the conditions of an array
+    /distarray/faces_X        face positions of a stretched axis X
+
+Space for the values is allocated when the file is laid out and never filled; ranks write there
+afterwards. bool arrays are h5py's enumeration of int8, complex ones its compound of r and i, so
+h5py alone reads every array. There are no time stamps: the same arrays give the same bytes. Texts
+have a fixed length (h5py gives bytes, UTF-8), since HDF5 keeps those of variable length without a
+checksum and was seen to crash on damaged ones.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from distarray.errors import FileError
+from distarray.io.plain import numeric_dtype
+from distarray.io.record import FORMAT_VERSION, ArrayRecord, FileRecord, GridRecord, points_of
+
+#: Large datasets start at multiples of this, so that ranks write whole pages.
+ALIGNMENT = 4096
+
+
+def _h5py() -> Any:
+    """h5py, loaded at first use so that importing the library does not."""
+    try:
+        import h5py  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise FileError(
+            f"Files need h5py, which cannot be imported ({error}); run: pip install h5py"
+        ) from error
+    return h5py
+
+
+def lay_out(path: str, record: FileRecord) -> tuple[int, ...]:
+    """Create the file with everything but the values; the byte offset of each array. Local.
+
+    The offsets come in the order of `record.arrays`; an array without elements has offset 0.
+    """
+    h5py = _h5py()
+    try:
+        # One writer, and nobody else knows the name yet: no lock is needed.
+        with h5py.File(
+            path,
+            "w",
+            locking=False,
+            libver=("v110", "v110"),  # whose headers carry checksums
+            alignment_threshold=ALIGNMENT,
+            alignment_interval=ALIGNMENT,
+        ) as file:
+            _write_header(file, record, h5py)
+            return tuple(_create(file, array, h5py) for array in record.arrays)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise FileError(f"The file '{path}' cannot be created: {_reason(error)}") from error
+
+
+def _write_header(file: Any, record: FileRecord, h5py: Any) -> None:
+    grid = record.grid
+    file.attrs["distarray_format"] = np.int64(FORMAT_VERSION)
+    file.attrs["library_version"] = _octets(record.library_version)[0, ...]
+    file.attrs["shape"] = np.array(grid.cells, np.int64)
+    file.attrs["bounds"] = np.array(grid.bounds, np.float64)
+    file.attrs["axes"] = _octets(*grid.axes)
+    file.attrs["periodic"] = np.array(grid.periodic, np.bool_)
+    file.attrs["arrays"] = _octets(*(array.name for array in record.arrays))
+    if record.step is not None:
+        file.attrs["step"] = np.int64(record.step)
+    if record.time is not None:
+        file.attrs["time"] = np.float64(record.time)
+    group = file.create_group("distarray")
+    group.create_dataset("attrs", data=_octets(record.attrs)[0, ...])
+    for axis, faces in zip(grid.axes, grid.faces, strict=True):
+        if faces is not None:
+            group.create_dataset(f"faces_{axis}", data=np.array(faces, np.float64))
+
+
+def _octets(*texts: str) -> np.ndarray[Any, Any]:
+    """Texts as UTF-8 of a fixed length, filled up with zeros."""
+    return np.array([text.encode() for text in texts], np.bytes_)
+
+
+def _strings(values: Any) -> tuple[str, ...]:
+    """The texts of an attribute or dataset."""
+    return tuple(bytes(value).decode() for value in np.atleast_1d(values).astype(np.bytes_).flat)
+
+
+def _create(file: Any, array: ArrayRecord, h5py: Any) -> int:
+    """An empty contiguous dataset with its attributes; the byte offset of its values."""
+    h5p, h5d = h5py.h5p, h5py.h5d
+    creation = h5p.create(h5p.DATASET_CREATE)
+    creation.set_layout(h5d.CONTIGUOUS)
+    creation.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+    creation.set_fill_time(h5d.FILL_TIME_NEVER)
+    creation.set_obj_track_times(False)
+    kind = h5py.h5t.py_create(np.dtype(array.dtype), logical=True)
+    identity = h5d.create(file.id, None, kind, h5py.h5s.create_simple(array.shape), creation)
+    dataset = file[array.name] = h5py.Dataset(identity)
+    dataset.attrs["location"] = _octets(array.location or "")[0, ...]
+    dataset.attrs.create(
+        "components", np.array(array.components, np.int64), (len(array.components),)
+    )
+    dataset.attrs["halo"] = np.array(array.halo, np.int64)
+    # Conditions may hold values over a face, more than the 64 KiB of an attribute.
+    group = file["distarray"].require_group("boundary")
+    group.create_dataset(array.name, data=_octets(array.boundary)[0, ...])
+    return identity.get_offset() or 0
+
+
+def read_record(path: str) -> FileRecord:
+    """What a file says about itself, checked against its size. Local.
+
+    Raises
+    ------
+    FileError
+        The file is missing, no HDF5, not from this library, of a newer version or damaged.
+    """
+    h5py = _h5py()
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            _require_version(path, file)
+            return _read(path, file)
+    except FileError:
+        raise
+    except FileNotFoundError:
+        raise FileError(
+            f"The file '{path}' does not exist; give the path of a file written by save."
+        ) from None
+    except OSError as error:
+        raise FileError(_opening_problem(path, error)) from error
+    except (KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise damaged(path, _reason(error)) from error
+
+
+def _opening_problem(path: str, error: OSError) -> str:
+    text = _reason(error)
+    if "truncated file" in text:
+        return f"The file '{path}' is cut short ({text}); use an older file or copy it again."
+    if "signature not found" in text:
+        return f"The file '{path}' is not an HDF5 file; give the path of a file written by save."
+    return f"The file '{path}' cannot be read: {text}"
+
+
+def damaged(path: str, what: str) -> FileError:
+    """The error for a file whose content contradicts itself."""
+    return FileError(f"The file '{path}' is damaged: {what}; use an older file or copy it again.")
+
+
+def _reason(error: BaseException) -> str:
+    return str(error.args[0] if isinstance(error, KeyError) and error.args else error).strip("'\"")
+
+
+def _require_version(path: str, file: Any) -> None:
+    if "distarray_format" not in file.attrs:
+        raise FileError(
+            f"The file '{path}' is HDF5 but was not written by save "
+            "(it has no attribute distarray_format); read it with h5py."
+        )
+    version = int(file.attrs["distarray_format"])
+    if version > FORMAT_VERSION:
+        raise FileError(
+            f"The file '{path}' has format version {version}, "
+            f"this library reads up to {FORMAT_VERSION}; read it with a newer version of distarray."
+        )
+
+
+def _read(path: str, file: Any) -> FileRecord:
+    grid = _read_grid(file)
+    names = _strings(file.attrs["arrays"])
+    step, time = file.attrs.get("step"), file.attrs.get("time")
+    return FileRecord(
+        grid=grid,
+        arrays=tuple(_read_array(path, file, name, grid) for name in names),
+        step=None if step is None else int(step),
+        time=None if time is None else float(time),
+        attrs=_text(file, "distarray/attrs"),
+        library_version=_strings(file.attrs["library_version"])[0],
+    )
+
+
+def _text(file: Any, name: str) -> str:
+    """The text of a scalar dataset."""
+    dataset = file[name]
+    if not isinstance(dataset, _h5py().Dataset) or dataset.shape != ():
+        raise ValueError(f"'{name}' is no text")
+    return _strings(dataset[()])[0]
+
+
+def _faces(group: Any, axis: str, cells: int) -> tuple[float, ...] | None:
+    """The face positions of an axis; None if it is uniform."""
+    if f"faces_{axis}" not in group:
+        return None
+    dataset = group[f"faces_{axis}"]
+    if dataset.shape != (cells + 1,):
+        raise ValueError(
+            f"axis {axis} has {cells} cells and face positions of shape {dataset.shape}"
+        )
+    return tuple(map(float, dataset[()]))
+
+
+def _read_grid(file: Any) -> GridRecord:
+    axes = _strings(file.attrs["axes"])
+    cells = tuple(map(int, file.attrs["shape"]))
+    bounds = tuple((float(low), float(high)) for low, high in file.attrs["bounds"])
+    periodic = tuple(map(bool, file.attrs["periodic"]))
+    if not len(cells) == len(bounds) == len(axes) == len(periodic):
+        raise ValueError("the attributes shape, bounds, axes and periodic have different lengths")
+    group = file["distarray"]
+    faces = tuple(_faces(group, axis, count) for axis, count in zip(axes, cells, strict=True))
+    return GridRecord(cells, bounds, axes, periodic, faces)
+
+
+def _read_array(path: str, file: Any, name: str, grid: GridRecord) -> ArrayRecord:
+    size = os.path.getsize(path)
+    dataset = _plain_dataset(path, file, name)
+    location = _strings(dataset.attrs["location"])[0] or None
+    array = ArrayRecord(
+        name=name,
+        dtype=numeric_dtype(dataset.dtype.str).str,
+        location=location,
+        components=tuple(map(int, dataset.attrs["components"])),
+        points=points_of(grid, location),
+        halo=tuple(map(int, dataset.attrs["halo"])),
+        boundary=_text(file, f"distarray/boundary/{name}"),
+        offset=dataset.id.get_offset() or 0,
+    )
+    if not dataset.dtype.isnative:
+        raise ValueError(
+            f"the array '{name}' has the byte order of another machine ({dataset.dtype.str})"
+        )
+    if dataset.shape != array.shape:
+        raise ValueError(
+            f"the array '{name}' has shape {dataset.shape} "
+            f"where the grid and its location say {array.shape}"
+        )
+    if array.nbytes and not 0 < array.offset <= size - array.nbytes:
+        raise ValueError(f"the array '{name}' ends beyond the {size} bytes of the file")
+    return array
+
+
+def _plain_dataset(path: str, file: Any, name: str) -> Any:
+    """The dataset of an array, only if its values lie in this very file, unpacked, in one run."""
+    h5py = _h5py()
+    link = file.get(name, getlink=True)
+    if link is None:
+        raise FileError(
+            f"The file '{path}' lists the array '{name}' but does not hold it; use an older file."
+        )
+    dataset = file[name] if isinstance(link, h5py.HardLink) else None
+    if not isinstance(dataset, h5py.Dataset):
+        raise ValueError(f"the array '{name}' is no dataset of this file")
+    creation = dataset.id.get_create_plist()
+    if creation.get_layout() != h5py.h5d.CONTIGUOUS or creation.get_external_count():
+        raise ValueError(f"the values of the array '{name}' are not stored in one run of this file")
+    return dataset

@@ -1,0 +1,452 @@
+"""The layout of files and their plain data, without arrays or MPI: checked with h5py and NumPy."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distarray.errors import FileError
+from distarray.io import hdf5, plain
+from distarray.io.record import (
+    ArrayRecord,
+    FileRecord,
+    GridRecord,
+    batches,
+    name_problem,
+    points_of,
+)
+
+GRID = GridRecord(
+    cells=(7, 5),
+    bounds=((0.0, 1.0), (-1.0, 0.1)),
+    axes=("x", "y"),
+    periodic=(True, False),
+    faces=(None, (-1.0, -0.9, -0.5, -0.2, 0.0, 0.1)),
+)
+
+
+def array(
+    name: str, dtype: str = "<f8", location: str | None = None, components: tuple[int, ...] = ()
+) -> ArrayRecord:
+    return ArrayRecord(name, dtype, location, components, points_of(GRID, location), (1, 2), "{}")
+
+
+def record(*arrays: ArrayRecord, grid: GridRecord = GRID) -> FileRecord:
+    return FileRecord(grid, arrays, 12, 0.1, '{"a": 1}', "1.2.3")
+
+
+def lay_out(path: Path, *arrays: ArrayRecord) -> tuple[int, ...]:
+    return hdf5.lay_out(str(path), record(*arrays))
+
+
+DTYPES = ("|b1", "|i1", "|u1", "<i4", "<u8", "<f4", "<f8", "<c8", "<c16")
+
+
+def values(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    if np.dtype(dtype).kind == "b":
+        return np.asarray(numbers % 3 == 0)
+    return np.asarray(numbers * (1 + 2j) if np.dtype(dtype).kind == "c" else numbers).astype(dtype)
+
+
+def test_values_written_at_the_offsets_are_read_by_h5py(tmp_path: Path) -> None:
+    arrays = [array(f"u{k}", dtype) for k, dtype in enumerate(DTYPES)]
+    arrays.append(array("größe", "<f8", "xy", (2, 3)))
+    path = tmp_path / "a.h5"
+    offsets = lay_out(path, *arrays)
+    with path.open("r+b") as file:
+        for item, offset in zip(arrays, offsets, strict=True):
+            file.seek(offset)
+            file.write(values(item.shape, item.dtype).tobytes())
+    with h5py.File(path) as file:
+        for item in arrays:
+            found = file[item.name][()]
+            assert found.dtype == np.dtype(item.dtype)
+            np.testing.assert_array_equal(found, values(item.shape, item.dtype))
+        assert file["größe"].shape == (
+            2,
+            3,
+            7,
+            6,
+        )  # points on y are one more than cells, on periodic x not
+
+
+def test_attributes_are_plain_for_h5py(tmp_path: Path) -> None:
+    lay_out(tmp_path / "a.h5", array("u", location="y", components=(3,)), array("p"))
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file.attrs["distarray_format"] == 1
+        assert file.attrs["library_version"] == b"1.2.3"
+        assert list(file.attrs["shape"]) == [7, 5]
+        np.testing.assert_array_equal(file.attrs["bounds"], [[0.0, 1.0], [-1.0, 0.1]])
+        assert list(file.attrs["axes"]) == [b"x", b"y"]
+        assert list(file.attrs["periodic"]) == [True, False]
+        assert list(file.attrs["arrays"]) == [b"u", b"p"]
+        assert (file.attrs["step"], file.attrs["time"]) == (12, 0.1)
+        assert file["u"].attrs["location"] == b"y"
+        assert list(file["u"].attrs["components"]) == [3]
+        assert list(file["u"].attrs["halo"]) == [1, 2]
+        assert file["p"].attrs["location"] == b""
+        assert file["p"].attrs["components"].size == 0
+        assert json.loads(file["distarray/attrs"][()]) == {"a": 1}
+        np.testing.assert_array_equal(file["distarray/faces_y"], GRID.faces[1])
+        assert "faces_x" not in file["distarray"]
+        assert sorted(file) == ["distarray", "p", "u"]
+        assert file["u"].chunks is None
+
+
+def test_record_survives(tmp_path: Path) -> None:
+    arrays = (array("u", location="y", components=(3,)), array("p", "<c8"), array("m", "|b1"))
+    offsets = lay_out(tmp_path / "a.h5", *arrays)
+    found = hdf5.read_record(str(tmp_path / "a.h5"))
+    assert found == record(*(item.at(offset) for item, offset in zip(arrays, offsets, strict=True)))
+
+
+def test_step_and_time_may_be_absent(tmp_path: Path) -> None:
+    bare = FileRecord(GRID, (array("u"),), None, None, "{}", "1")
+    hdf5.lay_out(str(tmp_path / "a.h5"), bare)
+    found = hdf5.read_record(str(tmp_path / "a.h5"))
+    assert (found.step, found.time) == (None, None)
+
+
+def test_array_without_elements(tmp_path: Path) -> None:
+    offsets = lay_out(tmp_path / "a.h5", array("none", components=(0,)), array("u"))
+    assert offsets[0] == 0
+    assert hdf5.read_record(str(tmp_path / "a.h5")).arrays[0].shape == (0, 7, 5)
+
+
+def test_large_metadata_fits(tmp_path: Path) -> None:
+    """Attributes of HDF5 hold 64 KiB; face positions, attributes and conditions may need more."""
+    cells = 50_000
+    grid = GridRecord(
+        (cells,), ((0.0, 1.0),), ("x",), (False,), (tuple(np.linspace(0, 1, cells + 1)),)
+    )
+    long = json.dumps({"text": "x" * 200_000})
+    one = ArrayRecord("u", "<f8", None, (), (cells,), (1,), long)
+    hdf5.lay_out(str(tmp_path / "a.h5"), FileRecord(grid, (one,), 0, 0.0, long, "1"))
+    found = hdf5.read_record(str(tmp_path / "a.h5"))
+    assert (found.grid, found.attrs, found.arrays[0].boundary) == (grid, long, long)
+
+
+def test_same_arrays_give_the_same_bytes(tmp_path: Path) -> None:
+    digests = set()
+    for name in ("a.h5", "b.h5"):
+        lay_out(tmp_path / name, array("u"), array("v", "<c16", "xy", (2,)))
+        digests.add(hashlib.sha256((tmp_path / name).read_bytes()).hexdigest())
+    assert len(digests) == 1
+
+
+# Errors.
+
+
+def problem(path: Path) -> str:
+    with pytest.raises(FileError) as caught:
+        hdf5.read_record(str(path))
+    return str(caught.value)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    path = tmp_path / "none.h5"
+    assert (
+        problem(path)
+        == f"The file '{path}' does not exist; give the path of a file written by save."
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\0" * 5000])
+def test_not_hdf5(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "text.h5"
+    path.write_bytes(content)
+    assert (
+        problem(path)
+        == f"The file '{path}' is not an HDF5 file; give the path of a file written by save."
+    )
+
+
+def test_folder_instead_of_a_file(tmp_path: Path) -> None:
+    assert problem(tmp_path).startswith(f"The file '{tmp_path}' cannot be read: ")
+
+
+def test_hdf5_of_somebody_else(tmp_path: Path) -> None:
+    path = tmp_path / "other.h5"
+    with h5py.File(path, "w") as file:
+        file["u"] = np.zeros(3)
+    assert problem(path) == (
+        f"The file '{path}' is HDF5 but was not written by save "
+        "(it has no attribute distarray_format); read it with h5py."
+    )
+
+
+def test_newer_format(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    lay_out(path, array("u"))
+    with h5py.File(path, "r+") as file:
+        file.attrs["distarray_format"] = 2
+    assert problem(path) == (
+        f"The file '{path}' has format version 2, this library reads up to 1; "
+        "read it with a newer version of distarray."
+    )
+
+
+@pytest.mark.parametrize("part", [0.3, 0.9, 0.999])
+def test_cut_short(tmp_path: Path, part: float) -> None:
+    path = tmp_path / "a.h5"
+    lay_out(path, array("u", components=(100,)))
+    content = path.read_bytes()
+    path.write_bytes(content[: int(part * len(content))])
+    text = problem(path)
+    assert text.startswith(f"The file '{path}' is cut short (")
+    assert text.endswith("; use an older file or copy it again.")
+
+
+def test_array_missing(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    lay_out(path, array("u"), array("v"))
+    with h5py.File(path, "r+") as file:
+        del file["v"]
+    assert (
+        problem(path)
+        == f"The file '{path}' lists the array 'v' but does not hold it; use an older file."
+    )
+
+
+def replace_dataset(path: Path, **options: Any) -> None:
+    with h5py.File(path, "r+") as file:
+        attributes = dict(file["u"].attrs)
+        del file["u"]
+        file.create_dataset("u", **options).attrs.update(attributes)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (
+            {"data": np.zeros((7, 4))},
+            "the array 'u' has shape (7, 4) where the grid and its location say (7, 5)",
+        ),
+        (
+            {"data": np.zeros((7, 5)), "chunks": (7, 5)},
+            "the values of the array 'u' are not stored in one run of this file",
+        ),
+        (
+            {"data": np.zeros((7, 5), ">f8")},
+            "the array 'u' has the byte order of another machine (>f8)",
+        ),
+        ({"shape": (7, 5), "dtype": h5py.string_dtype()}, "element type '|O' is no number"),
+        (
+            {"shape": (7, 5), "dtype": "f8", "external": [("secret", 0, 280)]},
+            "the values of the array 'u' are not stored in one run of this file",
+        ),
+    ],
+)
+def test_dataset_of_another_kind(tmp_path: Path, options: dict[str, Any], what: str) -> None:
+    path = tmp_path / "a.h5"
+    lay_out(path, array("u"))
+    replace_dataset(path, **options)
+    assert (
+        problem(path)
+        == f"The file '{path}' is damaged: {what}; use an older file or copy it again."
+    )
+
+
+def test_link_to_another_file_is_not_followed(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    lay_out(path, array("u"))
+    lay_out(tmp_path / "b.h5", array("u"))
+    with h5py.File(path, "r+") as file:
+        del file["u"]
+        file["u"] = h5py.ExternalLink(str(tmp_path / "b.h5"), "/u")
+    assert "the array 'u' is no dataset of this file" in problem(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["shape", "bounds", "axes", "periodic", "arrays", "library_version"]
+)
+def test_missing_attribute(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.h5"
+    lay_out(path, array("u"))
+    with h5py.File(path, "r+") as file:
+        del file.attrs[name]
+    assert problem(path).startswith(f"The file '{path}' is damaged: ")
+
+
+def test_inconsistent_attributes(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    lay_out(path, array("u"))
+    with h5py.File(path, "r+") as file:
+        file.attrs["shape"] = np.array([7, 5, 3])
+    assert (
+        "is damaged: the attributes shape, bounds, axes and periodic have different lengths"
+        in problem(path)
+    )
+
+
+def test_one_changed_byte_gives_a_record_or_an_error(tmp_path: Path) -> None:
+    """Whatever becomes of a byte of the header, there is a FileError or a readable record."""
+    path = tmp_path / "a.h5"
+    lay_out(path, array("u"))
+    content = path.read_bytes()
+    random = np.random.default_rng(1)
+    for position in random.integers(0, len(content), 300):
+        changed = bytearray(content)
+        changed[position] ^= 1 << int(random.integers(8))
+        path.write_bytes(bytes(changed))
+        with contextlib.suppress(FileError):
+            assert hdf5.read_record(str(path)).arrays
+
+
+def test_folder_for_the_file_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileError) as caught:
+        lay_out(tmp_path / "none" / "a.h5", array("u"))
+    assert str(caught.value).startswith(
+        f"The file '{tmp_path / 'none' / 'a.h5'}' cannot be created: "
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        (3, "names must be strings"),
+        ("", "names must not be empty, '.' or '..', nor contain '/' or a zero byte"),
+        (".", "names must not be empty, '.' or '..', nor contain '/' or a zero byte"),
+        ("a/b", "names must not be empty, '.' or '..', nor contain '/' or a zero byte"),
+        ("distarray", "the names distarray, VTKHDF are kept for the library"),
+        ("u", None),
+        ("velocity x", None),
+    ],
+)
+def test_names(name: Any, rule: str | None) -> None:
+    assert name_problem(name) == rule
+
+
+def test_grid_mismatch() -> None:
+    same = GridRecord(GRID.cells, GRID.bounds, GRID.axes, GRID.periodic, GRID.faces)
+    assert GRID.mismatch(same) is None
+    other = GridRecord((7, 6), GRID.bounds, GRID.axes, GRID.periodic, GRID.faces)
+    assert GRID.mismatch(other) == "shape (7, 5), the grid has shape (7, 6)"
+    other = GridRecord(GRID.cells, GRID.bounds, GRID.axes, GRID.periodic, (None, None))
+    assert GRID.mismatch(other) == "other face positions along axis y than the grid"
+
+
+# Plain data.
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or (
+            a == b and math.copysign(1, a) == math.copysign(1, b)
+        )
+    if isinstance(a, complex) and isinstance(b, complex):
+        return same(a.real, b.real) and same(a.imag, b.imag)
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    return type(a) is type(b) and bool(a == b)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.text()
+KEYS = st.text() | st.sampled_from(["__float__", "__complex__", "__array__", "__dict__"])
+
+
+@given(
+    st.recursive(
+        SCALARS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner), max_leaves=20
+    )
+)
+def test_plain_data_survives(value: Any) -> None:
+    text = plain.dumps(value, "attrs")
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert same(plain.loads(text), value)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0, 3), (4,), (2, 3)])
+def test_small_arrays_survive(dtype: str, shape: tuple[int, ...]) -> None:
+    start = values(shape, dtype)
+    found = plain.loads(plain.dumps({"a": start}, "attrs"))["a"]
+    assert found.dtype == start.dtype
+    np.testing.assert_array_equal(found, start)
+
+
+def test_special_values_in_arrays_keep_their_bits() -> None:
+    start = np.array([np.nan, np.inf, -np.inf, -0.0, 5e-324, 0.1])
+    found = plain.loads(plain.dumps(start, "attrs"))
+    assert found.tobytes() == start.tobytes()
+    pair = start.view(np.complex128)
+    assert plain.loads(plain.dumps(pair, "attrs")).tobytes() == pair.tobytes()
+
+
+def test_numpy_scalars_and_tuples_become_plain() -> None:
+    start = {
+        "a": np.float32(0.1),
+        "b": np.int8(3),
+        "c": np.bool_(True),
+        "d": (1, 2),
+        "e": np.complex64(1j),
+    }
+    expected = {"a": float(np.float32(0.1)), "b": 3, "c": True, "d": [1, 2], "e": 1j}
+    assert same(plain.loads(plain.dumps(start, "attrs")), expected)
+
+
+LOOP: dict[str, Any] = {}
+LOOP["self"] = LOOP
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (
+            {"run": {"f": len}},
+            "attrs['run']['f'] is a builtin_function_or_method; attributes may be numbers, "
+            "strings, None, small arrays, lists and dicts of these.",
+        ),
+        ({"a": [b"bytes"]}, "attrs['a'][0] is a bytes; "),
+        ({1: 2}, "attrs has the key 1; keys of attributes must be strings."),
+        (
+            {"a": np.array(["text"])},
+            "attrs['a'] is an array of <U4; give bool, integer, float or complex values",
+        ),
+        (
+            {"a": np.zeros(200_000)},
+            "attrs['a'] is an array of 1600000 bytes, attributes take at most 1048576; save it",
+        ),
+        (LOOP, "attrs is nested too deeply or contains itself; flatten it."),
+    ],
+)
+def test_attributes_that_are_refused(value: Any, text: str) -> None:
+    with pytest.raises(FileError) as caught:
+        plain.dumps(value, "attrs")
+    assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "NaN",
+        '{"__float__": "x"}',
+        '{"__array__": [1], "dtype": "O", "shape": [1]}',
+        '{"__complex__": [1]}',
+        '{"__array__": [1, 2], "dtype": "<f8", "shape": [3]}',
+    ],
+)
+def test_damaged_text(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        plain.loads(text)
+
+
+@given(st.lists(st.integers(0, 50)), st.integers(1, 60))
+def test_batches_hold_every_item_once_within_the_limit(sizes: list[int], limit: int) -> None:
+    found = list(batches(sizes, limit))
+    assert [index for batch in found for index in batch] == list(range(len(sizes)))
+    assert all(len(batch) == 1 or sum(sizes[k] for k in batch) <= limit for batch in found)
