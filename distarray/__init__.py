@@ -1,15 +1,15 @@
-"""NumPy-like arrays spread over MPI ranks, a stencil language without communication code, and what solvers need.
+"""NumPy-like arrays spread over MPI ranks, stencils without communication code, and I/O for both.
 
 The layers, each built on those before it:
 
-errors, spans, progress                          what went wrong, where time went, how far a run is
-decomposition, regions, layout, geometry         who owns what, and where it lies in space
-stencil                                          kernels: traced, analysed, run by NumPy or as C text
-backends, comm                                   the device and the ranks, behind one protocol each
-block, topology, halo, boundary, redistribute    memory of one rank, kept fresh, filled and moved
-array, grid                                      the distributed array and the grid it lives on
-random, linalg, points, apply, iterate, io       what is done with arrays
-cli, testing                                     programs and helpers for tests
+errors, spans, progress                        what went wrong, where time went, how far a run is
+decomposition, regions, layout, geometry       who owns what, and where it lies in space
+stencil                                        kernels traced, analysed, run by NumPy or as C text
+backends, comm                                 the device and the ranks, one protocol each
+block, topology, halo, boundary, redistribute  memory of a rank, kept fresh, filled and moved
+array, grid                                    the distributed array and the grid it lives on
+random, linalg, points, apply, iterate, io     what is done with arrays
+cli, testing                                   programs, and helpers for tests
 
 Importing this package initialises neither MPI nor a device.
 """

@@ -1,4 +1,6 @@
-"""What users may give to describe grids and arrays: checks that raise the same error on every rank."""
+"""What users may give to describe grids and arrays: checks that raise the same error on every
+rank.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ import numpy as np
 from distarray.backends.base import Backend
 from distarray.backends.cpu import CpuBackend
 from distarray.decomposition import choose_ranks, per_axis
-from distarray.errors import ArrayError, BackendError, DecompositionError, GridError, UnsupportedError
+from distarray.errors import (
+    ArrayError,
+    BackendError,
+    DecompositionError,
+    GridError,
+    UnsupportedError,
+)
 from distarray.geometry import AxisGeometry
 
 _ITEM_SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8), "c": (8, 16)}
@@ -21,11 +29,15 @@ _ITEM_SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8), "c"
 def check_shape(shape: Sequence[int] | int, *, least: int) -> tuple[int, ...]:
     """A shape as a tuple of ints, each at least `least`."""
     try:
-        cells = tuple(map(operator.index, shape if isinstance(shape, Sequence | np.ndarray) else (shape,)))
+        cells = tuple(
+            map(operator.index, shape if isinstance(shape, Sequence | np.ndarray) else (shape,))
+        )
     except TypeError:
         cells = ()
     if not cells or min(cells) < least:
-        raise GridError(f"A shape must be one or more whole numbers of at least {least}, got {shape!r}.")
+        raise GridError(
+            f"A shape must be one or more whole numbers of at least {least}, got {shape!r}."
+        )
     return cells
 
 
@@ -43,11 +55,15 @@ def check_halo(halo: int | Sequence[int], ndim: int) -> tuple[int, ...]:
 def check_components(components: int | Sequence[int]) -> tuple[int, ...]:
     """Extents of component axes."""
     try:
-        counts = tuple(map(operator.index, components if isinstance(components, Sequence) else (components,)))
+        counts = tuple(
+            map(operator.index, components if isinstance(components, Sequence) else (components,))
+        )
     except TypeError:
         counts = (0,)
     if min(counts, default=1) < 1:
-        raise GridError(f"Components must be whole numbers of at least 1, got components={components!r}.")
+        raise GridError(
+            f"Components must be whole numbers of at least 1, got components={components!r}."
+        )
     return counts
 
 
@@ -59,7 +75,8 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
         found = np.dtype(object)
     if found.itemsize not in _ITEM_SIZES.get(found.kind, ()):
         raise UnsupportedError(
-            f"Element type {dtype!r} is not supported; use bool, an integer type, float32, float64, complex64 or complex128."
+            f"Element type {dtype!r} is not supported; use bool, an integer type, float32, "
+            "float64, complex64 or complex128."
         )
     return found
 
@@ -69,7 +86,10 @@ def backend_for(device: str) -> Backend:
     if device not in ("auto", "cpu", "cuda", "simulated"):
         raise BackendError(f"device={device!r} is unknown; use 'cpu' or 'auto'.")
     if device in ("cuda", "simulated"):
-        raise BackendError(f"device={device!r} is not available: this version runs on the CPU; use 'cpu' or 'auto'.")
+        raise BackendError(
+            f"device={device!r} is not available: this version runs on the CPU; use 'cpu' or "
+            "'auto'."
+        )
     return CpuBackend()
 
 
@@ -77,10 +97,17 @@ def axis_names(axes: Sequence[str], ndim: int) -> tuple[str, ...]:
     """One letter per axis."""
     names = tuple(axes)[:ndim]
     if len(names) < ndim:
-        raise GridError(f"axes={tuple(axes)} names {len(names)} axes of {ndim}; give one letter per axis.")
+        raise GridError(
+            f"axes={tuple(axes)} names {len(names)} axes of {ndim}; give one letter per axis."
+        )
     for name in names:
-        if not (isinstance(name, str) and len(name) == 1 and name.isalpha()) or names.count(name) > 1:
-            raise GridError(f"Names of axes must be different single letters, got axes={tuple(axes)}.")
+        if (
+            not (isinstance(name, str) and len(name) == 1 and name.isalpha())
+            or names.count(name) > 1
+        ):
+            raise GridError(
+                f"Names of axes must be different single letters, got axes={tuple(axes)}."
+            )
     return names
 
 
@@ -94,12 +121,18 @@ def geometry_of(
     """The geometry of each axis, from its bounds or its face positions."""
     faces = {} if coordinates is None else dict(coordinates)
     if unknown := [name for name in faces if name not in names]:
-        raise GridError(f"coordinates name the axis {unknown[0]!r}; the axes are {', '.join(names)}.")
+        raise GridError(
+            f"coordinates name the axis {unknown[0]!r}; the axes are {', '.join(names)}."
+        )
     ends = [None] * len(cells) if bounds is None else list(bounds)
     if len(ends) != len(cells):
-        raise GridError(f"bounds has {len(ends)} entries for {len(cells)} axes; give one (low, high) per axis.")
+        raise GridError(
+            f"bounds has {len(ends)} entries for {len(cells)} axes; give one (low, high) per axis."
+        )
     return tuple(
-        _stretched(n, name, wraps, end, faces[name]) if name in faces else _uniform(n, name, wraps, end)
+        _stretched(n, name, wraps, end, faces[name])
+        if name in faces
+        else _uniform(n, name, wraps, end)
         for n, name, wraps, end in zip(cells, names, periodic, ends, strict=True)
     )
 
@@ -115,7 +148,9 @@ def _check_ends(name: str, ends: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise GridError(f"Bounds of axis {name} must be two finite numbers, low below high; got {ends!r}.")
+        raise GridError(
+            f"Bounds of axis {name} must be two finite numbers, low below high; got {ends!r}."
+        )
     return low, high
 
 
@@ -123,14 +158,19 @@ def _stretched(cells: int, name: str, periodic: bool, ends: Any, positions: Any)
     faces = np.array(positions, np.float64)
     if faces.shape != (cells + 1,):
         raise GridError(
-            f"Axis {name} has {cells} cells and needs {cells + 1} face positions in coordinates, got shape {faces.shape}."
+            f"Axis {name} has {cells} cells and needs {cells + 1} face positions in coordinates, "
+            f"got shape {faces.shape}."
         )
     if not np.all(np.isfinite(faces)) or not np.all(np.diff(faces) > 0):
-        raise GridError(f"Face positions of axis {name} must be finite and increase from face to face; sort them.")
+        raise GridError(
+            f"Face positions of axis {name} must be finite and increase from face to face; sort "
+            "them."
+        )
     low, high = float(faces[0]), float(faces[-1])
     if ends is not None and _check_ends(name, ends) != (low, high):
         raise GridError(
-            f"Bounds {ends!r} of axis {name} differ from the ends ({low}, {high}) of its face positions; give one of both."
+            f"Bounds {ends!r} of axis {name} differ from the ends ({low}, {high}) of its face "
+            "positions; give one of both."
         )
     faces.flags.writeable = False
     return AxisGeometry(cells, low, high, periodic, faces)
@@ -144,7 +184,8 @@ def fewer_ranks(
     periodic: bool | Sequence[bool] = False,
     halo: int | Sequence[int] = 1,
 ) -> tuple[int, ...]:
-    """A process grid of at most `size` ranks; 0 leaves an axis free, and as many ranks as fit are used.
+    """A process grid of at most `size` ranks; 0 leaves an axis free, and as many ranks as fit are
+    used.
 
     Raises
     ------
@@ -168,21 +209,30 @@ def fewer_ranks(
 
 
 def assign_broadcast(target: Any, values: Any, component_axes: int) -> None:
-    """Fill owned values with what a user's function returned: broadcast, cast, one entry per component in a sequence."""
+    """Fill owned values with what a user's function returned: broadcast, cast, one entry per
+    component in a sequence.
+    """
     if component_axes and isinstance(values, list | tuple):
         if len(values) != len(target):
-            raise ArrayError(f"A function gave {len(values)} values for {len(target)} components; give one for each.")
+            raise ArrayError(
+                f"A function gave {len(values)} values for {len(target)} components; give one for "
+                "each."
+            )
         for part, value in zip(target, values, strict=True):
             assign_broadcast(part, value, component_axes - 1)
         return
     values = np.asarray(values)
     if values.dtype.kind == "c" and target.dtype.kind != "c":
-        raise ArrayError(f"Complex values do not fit an array of {target.dtype}; pass dtype=complex or take the real part.")
+        raise ArrayError(
+            f"Complex values do not fit an array of {target.dtype}; pass dtype=complex or take "
+            "the real part."
+        )
     try:
         fitting = np.broadcast_to(values, target.shape)
     except ValueError:
         raise ArrayError(
-            f"Values of shape {values.shape} do not broadcast to this rank's block of shape {target.shape}; "
+            f"Values of shape {values.shape} do not broadcast to this rank's block of shape "
+            f"{target.shape}; "
             "build them from the coordinates given."
         ) from None
     with np.errstate(all="ignore"):

@@ -1,7 +1,8 @@
 """The distributed array: a block on each rank, and the grid, location and conditions it belongs to.
 
-`DistArray` holds state and hands work to its neighbours in this layer, each a set of functions on arrays:
-`elementwise` (ufuncs and operators), `functions` (NumPy functions by an explicit list), `indexing`, `reductions`.
+`DistArray` holds state and hands work to its neighbours in this layer, each a set of functions on
+arrays: `elementwise` (ufuncs and operators), `functions` (NumPy functions by an explicit list),
+`indexing`, `reductions`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -33,10 +34,11 @@ Axes = int | Sequence[int] | None
 
 
 class DistArray(NDArrayOperatorsMixin):
-    """A NumPy-like array spread over ranks. Made by `Grid` methods, `distarray.zeros`, `asarray` and others.
+    """A NumPy-like array spread over ranks. Made by `Grid` methods, `distarray.zeros`, `asarray`
+    and others.
 
-    `shape`, `size`, `dtype` and `nbytes` are global; `local` is what this rank owns. Operators and ufuncs work on
-    owned values without communication. Everything that writes is collective.
+    `shape`, `size`, `dtype` and `nbytes` are global; `local` is what this rank owns. Operators and
+    ufuncs work on owned values without communication. Everything that writes is collective.
 
     Attributes
     ----------
@@ -87,7 +89,9 @@ class DistArray(NDArrayOperatorsMixin):
         self.component_prefix = component_prefix
         self.layout = block.layout
         if component_prefix:
-            self.layout = replace(block.layout, components=block.layout.components[len(component_prefix) :])
+            self.layout = replace(
+                block.layout, components=block.layout.components[len(component_prefix) :]
+            )
         self.key = (block.serial, *component_prefix)
         self._boundary = boundary
         self._owned = block.owned_memory[component_prefix]
@@ -152,7 +156,8 @@ class DistArray(NDArrayOperatorsMixin):
 
     @property
     def boundary(self) -> Boundary | None:
-        """Conditions by axis and side: `u.boundary["x-"] = da.Dirichlet(0.0)`. None for an array of no grid.
+        """Conditions by axis and side: `u.boundary["x-"] = da.Dirichlet(0.0)`. None for an array of
+        no grid.
 
         Local to read, collective to change.
         """
@@ -206,20 +211,26 @@ class DistArray(NDArrayOperatorsMixin):
             self._boundary.fix_values(self.block)
 
     def _like(self, dtype: Any = None, components: Sequence[int] | None = None) -> DistArray:
-        """A new array of the same placement without values and without conditions. Local, but made on all ranks."""
+        """A new array of the same placement without values and without conditions. Local, but made
+        on all ranks.
+        """
         layout = self.layout
         if dtype is not None and np.dtype(dtype) != layout.dtype:
             layout = replace(layout, dtype=np.dtype(dtype))
         if components is not None and tuple(components) != layout.components:
             layout = replace(layout, components=tuple(components))
-        return DistArray(Block(layout, self.block.rank, self.block.backend), self.topology, self.grid)
+        return DistArray(
+            Block(layout, self.block.rank, self.block.backend), self.topology, self.grid
+        )
 
     def _component(self, index: tuple[int, ...]) -> DistArray:
         """The view of one component, the same object each time. Local."""
         view = self._views.get(index)
         if view is None:
             prefix = self.component_prefix + index
-            view = DistArray(self.block, self.topology, self.grid, name=self.name, component_prefix=prefix)
+            view = DistArray(
+                self.block, self.topology, self.grid, name=self.name, component_prefix=prefix
+            )
             if self.boundary is not None:
                 view._boundary = self.boundary.view(index)
             self._views[index] = view
@@ -264,15 +275,25 @@ class DistArray(NDArrayOperatorsMixin):
         """
         if device not in ("auto", self.device):
             raise BackendError(
-                f"Array on device '{self.device}' cannot move to '{device}': this version runs on the CPU; use 'cpu'."
+                f"Array on device '{self.device}' cannot move to '{device}': this version runs on "
+                "the CPU; use 'cpu'."
             )
         return self
 
+    @overload
+    def gather(self, root: None = None) -> HostArray: ...
+
+    @overload
+    def gather(self, root: int) -> HostArray | None: ...
+
     def gather(self, root: int | None = None) -> HostArray | None:
-        """The whole array as a host NumPy array: on every rank, or on `root` alone (None elsewhere). Collective."""
+        """The whole array as a host NumPy array: on every rank, or on `root` alone (None
+        elsewhere). Collective.
+        """
         if root is not None and not 0 <= root < self.communicator.size:
             raise ArrayError(
-                f"gather(root={root}) names no rank; use a number from 0 to {self.communicator.size - 1} or None for all."
+                f"gather(root={root}) names no rank; use a number from 0 to "
+                f"{self.communicator.size - 1} or None for all."
             )
         return gather(self.block, self.communicator, root, component=self.component_prefix)
 
@@ -291,10 +312,14 @@ class DistArray(NDArrayOperatorsMixin):
         Returns
         -------
         DistArray
-            On the grid of `like`, or on this array's grid divided otherwise; conditions and name are kept.
+            On the grid of `like`, or on this array's grid divided otherwise; conditions and name
+            are kept.
         """
         if (ranks is None) == (like is None):
-            raise ArrayError(f"redistribute needs one of ranks= and like=, got ranks={ranks!r} and like={like!r}.")
+            raise ArrayError(
+                f"redistribute needs one of ranks= and like=, got ranks={ranks!r} and "
+                f"like={like!r}."
+            )
         return placement.redistributed(self, ranks, like)
 
     # Indexing.
@@ -305,15 +330,17 @@ class DistArray(NDArrayOperatorsMixin):
     def __iter__(self) -> Iterator[DistArray]:
         if not self.layout.components:
             raise UnsupportedError(
-                f"Iteration over cells of {self!r} is not supported; use operators, a stencil or gather()."
+                f"Iteration over cells of {self!r} is not supported; use operators, a stencil or "
+                "gather()."
             )
         return (self[number] for number in range(self.layout.components[0]))
 
     def __getitem__(self, index: Any) -> Any:
         """Basic global indexing. Collective, except for whole components.
 
-        Integers on component axes give a DistArray that shares memory. Other indices give a copy: a DistArray over
-        the same process grid, or NumPy values on every rank when no grid axis is left.
+        Integers on component axes give a DistArray that shares memory. Other indices give a copy: a
+        DistArray over the same process grid, or NumPy values on every rank when no grid axis is
+        left.
 
         Raises
         ------
@@ -325,7 +352,9 @@ class DistArray(NDArrayOperatorsMixin):
         return indexing.get(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Basic global assignment of a number, a host array that all ranks hold, or a DistArray. Collective."""
+        """Basic global assignment of a number, a host array that all ranks hold, or a DistArray.
+        Collective.
+        """
         indexing.put(self, index, value)
 
     # NumPy protocols.
@@ -334,24 +363,32 @@ class DistArray(NDArrayOperatorsMixin):
         return elementwise.call_ufunc(self, ufunc, method, inputs, options)
 
     def __array_function__(
-        self, function: Callable[..., Any], types: Any, args: Sequence[Any], options: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any],
+        options: Mapping[str, Any],
     ) -> Any:
         return functions.call(function, args, options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         if self.communicator.size > 1:
             raise UnsupportedError(
-                f"{self!r} is spread over {self.communicator.size} ranks and does not become a NumPy array silently; "
+                f"{self!r} is spread over {self.communicator.size} ranks and does not become a "
+                "NumPy array silently; "
                 "call gather()."
             )
         values = np.asarray(self.block.backend.to_host(self._owned), dtype)
         if copy is False and not np.shares_memory(values, self._owned):
-            raise ValueError("A NumPy array without a copy was asked for, but the element type differs.")
+            raise ValueError(
+                "A NumPy array without a copy was asked for, but the element type differs."
+            )
         return values if copy is False else values.copy()
 
     def __bool__(self) -> bool:
         raise UnsupportedError(
-            f"The truth value of {self!r} is ambiguous; use any() or all(), and distarray.where in kernels."
+            f"The truth value of {self!r} is ambiguous; use any() or all(), and distarray.where "
+            "in kernels."
         )
 
     @property
@@ -377,14 +414,18 @@ class DistArray(NDArrayOperatorsMixin):
         location = f", location='{self.location}'" if self.location is not None else ""
         name = f", name='{self.name}'" if self.name else ""
         return (
-            f"DistArray(shape={self.shape}, dtype={self.dtype}, device='{self.device}', ranks={self.ranks}"
+            f"DistArray(shape={self.shape}, dtype={self.dtype}, device='{self.device}', "
+            f"ranks={self.ranks}"
             f"{location}{name})"
         )
 
-    # Reductions: over all axes a NumPy scalar on every rank, over some axes a DistArray. All collective.
+    # Reductions: over all axes a NumPy scalar on every rank, over some axes a DistArray. All
+    # collective.
 
     def sum(self, axis: Axes = None, *, reproducible: bool = False) -> Any:
-        """Sum; with `reproducible=True` the same bits on any process grid (correctly rounded over all axes)."""
+        """Sum; with `reproducible=True` the same bits on any process grid (correctly rounded over
+        all axes).
+        """
         return array_reductions.reduce(self, "sum", axis, reproducible)
 
     def prod(self, axis: Axes = None) -> Any:
@@ -420,11 +461,15 @@ class DistArray(NDArrayOperatorsMixin):
         return np.sqrt(array_reductions.variance(self, axis, ddof))
 
     def argmin(self, axis: int | None = None) -> Any:
-        """Index of the smallest value, in the flattened array or along an axis; of equal ones the first."""
+        """Index of the smallest value, in the flattened array or along an axis; of equal ones the
+        first.
+        """
         return array_reductions.arg_extreme(self, "min", axis)
 
     def argmax(self, axis: int | None = None) -> Any:
-        """Index of the largest value, in the flattened array or along an axis; of equal ones the first."""
+        """Index of the largest value, in the flattened array or along an axis; of equal ones the
+        first.
+        """
         return array_reductions.arg_extreme(self, "max", axis)
 
 

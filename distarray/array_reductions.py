@@ -1,8 +1,10 @@
-"""Reductions of arrays: over all axes a number on every rank, over some axes an array over the remaining ones.
+"""Reductions of arrays: over all axes a number on every rank, over some axes an array over the
+remaining ones.
 
-Over grid axes each rank reduces its own block, and the blocks that share a place along the remaining axes send their
-partial results to the rank that owns that place in the result, which merges them in the order of ranks. Reproducible
-sums over axes first move the array so that the reduced axes lie whole on one rank, and add in the order of indices.
+Over grid axes each rank reduces its own block, and the blocks that share a place along the
+remaining axes send their partial results to the rank that owns that place in the result, which
+merges them in the order of ranks. Reproducible sums over axes first move the array so that the
+reduced axes lie whole on one rank, and add in the order of indices.
 """
 
 from __future__ import annotations
@@ -82,8 +84,12 @@ def reduce(array: DistArray, kind: str, axis: Any = None, reproducible: bool = F
         reductions.require_order(kind, array.dtype)
     count = _count(array, axes)
     if kind in ("min", "max") and count == 0:
-        raise ArrayError(f"{kind} over axes {axes} without elements is not defined; check the shape first.")
-    return _over_axes(array, _fold(kind, array.dtype, count, reproducible), axes, whole=reproducible)
+        raise ArrayError(
+            f"{kind} over axes {axes} without elements is not defined; check the shape first."
+        )
+    return _over_axes(
+        array, _fold(kind, array.dtype, count, reproducible), axes, whole=reproducible
+    )
 
 
 def variance(array: DistArray, axis: Any, ddof: int) -> Any:
@@ -98,13 +104,19 @@ def variance(array: DistArray, axis: Any, ddof: int) -> Any:
 def arg_extreme(array: DistArray, kind: str, axis: int | None) -> Any:
     """`argmin` and `argmax`. Collective."""
     if axis is not None and not isinstance(axis, int | np.integer):
-        raise UnsupportedError(f"arg{kind} goes over one axis or all (axis=None), got axis={axis!r}.")
+        raise UnsupportedError(
+            f"arg{kind} goes over one axis or all (axis=None), got axis={axis!r}."
+        )
     axes = axes_of(array, axis)
     if _count(array, axes) == 0:
-        raise ArrayError(f"arg{kind} of an array without elements is not defined; check its size first.")
+        raise ArrayError(
+            f"arg{kind} of an array without elements is not defined; check its size first."
+        )
     if axis is None:
         values = array.block.backend.to_host(array._owned)
-        return reductions.arg_extreme(kind, values, lambda flat: _global_flat(array, flat), array.communicator)
+        return reductions.arg_extreme(
+            kind, values, lambda flat: _global_flat(array, flat), array.communicator
+        )
     reductions.require_order(f"arg{kind}", array.dtype)
     start = array.local_slices[axes[0]].start
     return _over_axes(array, _arg_fold(kind, start), axes)
@@ -128,7 +140,8 @@ def axes_of(array: DistArray, axis: Any) -> tuple[int, ...]:
     found = tuple(sorted({a % array.ndim for a in axes}))
     if len(found) != len(axes) or not all(-array.ndim <= a < array.ndim for a in axes):
         raise ArrayError(
-            f"axis={axis!r} must be different axes of the {array.ndim} of {array!r}; use 0 to {array.ndim - 1}."
+            f"axis={axis!r} must be different axes of the {array.ndim} of {array!r}; use 0 to "
+            f"{array.ndim - 1}."
         )
     return found
 
@@ -149,7 +162,13 @@ class _Fold:
 def _fold(kind: str, dtype: np.dtype[Any], count: int, reproducible: bool) -> _Fold:
     ufunc = _UFUNCS[kind]
     result = {"mean": reductions.mean_type, "sum": reductions.sum_type, "prod": reductions.sum_type}
-    final = result[kind](dtype) if kind in result else np.dtype(np.bool_) if kind in ("any", "all") else dtype
+    final = (
+        result[kind](dtype)
+        if kind in result
+        else np.dtype(np.bool_)
+        if kind in ("any", "all")
+        else dtype
+    )
     accumulator = reductions.accumulator_of(dtype) if kind in result else final
 
     def local(values: HostArray, axes: tuple[int, ...]) -> Parts:
@@ -176,7 +195,9 @@ _UFUNCS: dict[str, np.ufunc] = {
 
 
 def _sum_in_order(values: HostArray, axes: tuple[int, ...], dtype: np.dtype[Any]) -> HostArray:
-    """The sum over axes, element after element in the order of indices, whatever the memory looks like."""
+    """The sum over axes, element after element in the order of indices, whatever the memory looks
+    like.
+    """
     moved = np.moveaxis(values, axes, range(len(axes)))
     total = np.zeros(moved.shape[len(axes) :], dtype)
     for index in np.ndindex(moved.shape[: len(axes)]):
@@ -185,7 +206,9 @@ def _sum_in_order(values: HostArray, axes: tuple[int, ...], dtype: np.dtype[Any]
 
 
 def _variance_fold(dtype: np.dtype[Any], divisor: int) -> _Fold:
-    """Number, mean and squared deviations of each part, merged by the formula of Chan, Golub and LeVeque (1983)."""
+    """Number, mean and squared deviations of each part, merged by the formula of Chan, Golub and
+    LeVeque (1983).
+    """
     accumulator = np.result_type(reductions.accumulator_of(dtype), np.float64)
     final = np.empty(0, reductions.mean_type(dtype)).real.dtype
 
@@ -201,9 +224,15 @@ def _variance_fold(dtype: np.dtype[Any], divisor: int) -> _Fold:
         number = a[0] + b[0]
         difference = b[1] - a[1]
         distance = difference.real**2 + difference.imag**2
-        return [number, a[1] + difference * (b[0] / number), a[2] + b[2] + distance * (a[0] * b[0] / number)]
+        return [
+            number,
+            a[1] + difference * (b[0] / number),
+            a[2] + b[2] + distance * (a[0] * b[0] / number),
+        ]
 
-    return _Fold(local, merge, lambda parts: np.asarray(reductions.divide(parts[2], divisor), final))
+    return _Fold(
+        local, merge, lambda parts: np.asarray(reductions.divide(parts[2], divisor), final)
+    )
 
 
 def _arg_fold(kind: str, start: int) -> _Fold:
@@ -215,14 +244,17 @@ def _arg_fold(kind: str, start: int) -> _Fold:
         return [found.squeeze(axes[0]), index.squeeze(axes[0]).astype(np.int64) + start]
 
     def merge(a: Parts, b: Parts) -> Parts:
-        # Parts come in the order of indices, so that of equal values, and of NaNs, the first one stays.
+        # Parts come in the order of indices, so that of equal values, and of NaNs, the first one
+        # stays.
         later = ~np.isnan(a[0]) & (better(b[0], a[0]) | np.isnan(b[0]))
         return [np.where(later, y, x) for x, y in zip(a, b, strict=True)]
 
     return _Fold(local, merge, lambda parts: parts[1])
 
 
-def _over_axes(array: DistArray, fold: _Fold, axes: tuple[int, ...], *, whole: bool = False) -> DistArray:
+def _over_axes(
+    array: DistArray, fold: _Fold, axes: tuple[int, ...], *, whole: bool = False
+) -> DistArray:
     """Reduce over some of the axes. Collective."""
     depth = len(array.components)
     grid_axes = tuple(a - depth for a in axes if a >= depth)
@@ -242,8 +274,12 @@ def _over_axes(array: DistArray, fold: _Fold, axes: tuple[int, ...], *, whole: b
     return target
 
 
-def _target(source: DistArray, components: tuple[int, ...], kept: tuple[int, ...], dtype: np.dtype[Any]) -> DistArray:
-    """The array that results: over the kept grid axes, cut as they are, or over components alone, on rank 0."""
+def _target(
+    source: DistArray, components: tuple[int, ...], kept: tuple[int, ...], dtype: np.dtype[Any]
+) -> DistArray:
+    """The array that results: over the kept grid axes, cut as they are, or over components alone,
+    on rank 0.
+    """
     if kept:
         decomposition = source.decomposition.select(kept)
         staggered = tuple(source.layout.staggered[a] for a in kept)
@@ -257,12 +293,16 @@ def _target(source: DistArray, components: tuple[int, ...], kept: tuple[int, ...
 def _merge_blocks(
     source: DistArray, target: DistArray, fold: _Fold, axes: tuple[int, ...], kept: tuple[int, ...]
 ) -> None:
-    """Send each rank's partial result to the owner of its place in the target and merge them there."""
+    """Send each rank's partial result to the owner of its place in the target and merge them
+    there.
+    """
     rank, coords = source.block.rank, source.topology.coords
     sends: list[tuple[int, HostArray]] = []
     own = np.empty(0, np.uint8)
     if coords is not None:
-        packed = np.concatenate([np.ravel(p).view(np.uint8) for p in fold.local(source._owned, axes)])
+        packed = np.concatenate(
+            [np.ravel(p).view(np.uint8) for p in fold.local(source._owned, axes)]
+        )
         owner = target.decomposition.rank_at([coords[a] for a in kept]) if kept else 0
         if owner == rank:
             own = packed
@@ -274,7 +314,9 @@ def _merge_blocks(
         other: own if other == rank else np.empty(nbytes, np.uint8)
         for other in _contributors(source.decomposition, kept, target.topology.coords)
     }
-    source.communicator.exchange(sends, [(other, part) for other, part in arrived.items() if other != rank])
+    source.communicator.exchange(
+        sends, [(other, part) for other, part in arrived.items() if other != rank]
+    )
     parts = [_unpack(part, types, target.local_shape) for part in arrived.values()]
     if parts:
         target._owned[...] = fold.finish(functools.reduce(fold.merge, parts))
@@ -287,7 +329,9 @@ def _contributors(
     if place is None:
         return
     fixed = dict(zip(kept, place, strict=False))
-    extents = [(fixed[a],) if a in fixed else range(parts) for a, parts in enumerate(decomposition.ranks)]
+    extents = [
+        (fixed[a],) if a in fixed else range(parts) for a, parts in enumerate(decomposition.ranks)
+    ]
     for coords in itertools.product(*extents):
         yield decomposition.rank_at(coords)
 

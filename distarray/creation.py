@@ -40,8 +40,8 @@ def empty(
     shape : int or sequence of int
     dtype : element type
     ranks : sequence of int, optional
-        Process grid, 0 for a free axis; it may have fewer ranks than the communicator. By default as many ranks as
-        there are are used, with the least surface between blocks.
+        Process grid, 0 for a free axis; it may have fewer ranks than the communicator. By default
+        as many ranks as there are are used, with the least surface between blocks.
     halo, periodic : one value or one per axis
         For kernels that read at offsets.
     comm : mpi4py communicator, optional
@@ -61,7 +61,9 @@ def empty(
     widths = check_halo(halo, len(extents))
     backend = backend_for(device)
     communicator = communicator_for(comm)
-    chosen = fewer_ranks(extents, communicator.size, ranks, periodic=periodic, halo=tuple(max(1, w) for w in widths))
+    chosen = fewer_ranks(
+        extents, communicator.size, ranks, periodic=periodic, halo=tuple(max(1, w) for w in widths)
+    )
     decomposition = Decomposition(extents, chosen, periodic=periodic, halo=widths)
     layout = Layout(decomposition, (False,) * len(extents), widths, (), kind)
     block = Block(layout, communicator.rank, backend)
@@ -100,7 +102,12 @@ def asarray(values: Any, dtype: Any = None, **options: Any) -> DistArray:
 
 
 def from_root(
-    values: Any, *, root: int = 0, like: DistArray | Grid | None = None, comm: Any = None, **options: Any
+    values: Any,
+    *,
+    root: int = 0,
+    like: DistArray | Grid | None = None,
+    comm: Any = None,
+    **options: Any,
 ) -> DistArray:
     """An array of host values that one rank holds. Collective.
 
@@ -115,7 +122,9 @@ def from_root(
     """
     communicator: Communicator = communicator_for(comm) if like is None else like.communicator
     if not 0 <= root < communicator.size:
-        raise ArrayError(f"from_root(root={root}) names no rank; use a number from 0 to {communicator.size - 1}.")
+        raise ArrayError(
+            f"from_root(root={root}) names no rank; use a number from 0 to {communicator.size - 1}."
+        )
     host, description = None, None
     if communicator.rank == root:
         host = np.asarray(values)
@@ -140,4 +149,6 @@ def _target_like(like: DistArray | Grid, shape: tuple[int, ...], dtype: np.dtype
         points = like.shape
         if shape[len(shape) - like.ndim :] == points:
             return like.empty(dtype, shape[: len(shape) - like.ndim])
-    raise ArrayError(f"Values of shape {shape} do not fit {like!r}; their last axes must have {points} entries.")
+    raise ArrayError(
+        f"Values of shape {shape} do not fit {like!r}; their last axes must have {points} entries."
+    )

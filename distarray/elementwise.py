@@ -1,11 +1,13 @@
 """Ufuncs and operators on arrays: owned values with owned values, without communication.
 
-Operands must share placement (decomposition and location); components broadcast as in NumPy. Scalars follow NumPy 2;
-a host array stands for the same global values on every rank and may broadcast. Results have the placement of the
-operands and no boundary conditions. Floating-point warnings are silenced, so that ranks act alike whatever they own.
+Operands must share placement (decomposition and location); components broadcast as in NumPy.
+Scalars follow NumPy 2; a host array stands for the same global values on every rank and may
+broadcast. Results have the placement of the operands and no boundary conditions. Floating-point
+warnings are silenced, so that ranks act alike whatever they own.
 
 Complex products and quotients use the real expansion that kernels use:
-(a + ib)(c + id) = (ac - bd) + i(ad + bc),  (a + ib)/(c + id) = ((ac + bd) + i(bc - ad)) / (cc + dd).
+(a + ib)(c + id) = (ac - bd) + i(ad + bc),  (a + ib)/(c + id) = ((ac + bd) + i(bc - ad)) / (cc +
+dd).
 """
 
 from __future__ import annotations
@@ -34,14 +36,18 @@ def call_ufunc(
     where = options.pop("where", True)
     if method != "__call__" or ufunc.signature is not None:
         call = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-        raise UnsupportedError(f"numpy.{call} is not supported on distributed arrays; call gather() first.")
+        raise UnsupportedError(
+            f"numpy.{call} is not supported on distributed arrays; call gather() first."
+        )
     if where is not True:
         raise UnsupportedError(
-            f"numpy.{ufunc.__name__} with where= is not supported on distributed arrays; use numpy.where."
+            f"numpy.{ufunc.__name__} with where= is not supported on distributed arrays; use "
+            "numpy.where."
         )
     if unknown := options.keys() - _UFUNC_OPTIONS:
         raise UnsupportedError(
-            f"numpy.{ufunc.__name__} with {min(unknown)}= is not supported on distributed arrays; leave it out."
+            f"numpy.{ufunc.__name__} with {min(unknown)}= is not supported on distributed arrays; "
+            "leave it out."
         )
     function = _EXPANDED.get(ufunc, ufunc)
     if not outputs:
@@ -71,30 +77,43 @@ def is_array(operand: Any) -> bool:
 
 
 def _evaluate(
-    array: DistArray, function: Callable[..., Any], inputs: Sequence[Any], options: dict[str, Any], outputs: int
+    array: DistArray,
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    options: dict[str, Any],
+    outputs: int,
 ) -> Any:
     array = _leader(array, inputs)
     values = [local_operand(array, operand) for operand in inputs]
     components = _components(array, values)
     with np.errstate(all="ignore"):
         samples = function(*map(_sample, values), **options)
-        results = [array._like(s.dtype, components) for s in ([samples] if outputs == 1 else samples)]
+        results = [
+            array._like(s.dtype, components) for s in ([samples] if outputs == 1 else samples)
+        ]
         if isinstance(function, np.ufunc):
             function(*values, **options, out=tuple(r._owned for r in results))
         else:
             computed = function(*values, **options)
-            for result, block in zip(results, [computed] if outputs == 1 else computed, strict=True):
+            for result, block in zip(
+                results, [computed] if outputs == 1 else computed, strict=True
+            ):
                 result._owned[...] = block
     return results[0] if outputs == 1 else tuple(results)
 
 
 def _evaluate_into(
-    array: DistArray, ufunc: np.ufunc, inputs: Sequence[Any], outputs: Sequence[Any], options: dict[str, Any]
+    array: DistArray,
+    ufunc: np.ufunc,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    options: dict[str, Any],
 ) -> Any:
     for output in outputs:
         if not is_array(output):
             raise UnsupportedError(
-                f"numpy.{ufunc.__name__} of distributed arrays needs distributed arrays as out=, got "
+                f"numpy.{ufunc.__name__} of distributed arrays needs distributed arrays as out=, "
+                "got "
                 f"{type(output).__name__}; leave out= away or make one with empty_like."
             )
     array = outputs[0]
@@ -104,7 +123,8 @@ def _evaluate_into(
     for output in outputs:
         if np.broadcast_shapes(components, output.components) != output.components:
             raise ArrayError(
-                f"The result of numpy.{ufunc.__name__} has components {components}, out= has {output.components}; "
+                f"The result of numpy.{ufunc.__name__} has components {components}, out= has "
+                f"{output.components}; "
                 "give an out= with the components of the result."
             )
     with np.errstate(all="ignore"):
@@ -126,7 +146,9 @@ def _leader(array: DistArray, operands: Sequence[Any]) -> DistArray:
 
 
 def _sample(value: Any) -> Any:
-    """An operand without elements and of the same type: what a function makes of it tells the result's dtype."""
+    """An operand without elements and of the same type: what a function makes of it tells the
+    result's dtype.
+    """
     return np.empty(0, value.dtype) if isinstance(value, np.ndarray) and value.ndim else value
 
 
@@ -151,21 +173,30 @@ def local_operand(array: DistArray, operand: Any) -> Any:
     if isinstance(operand, bool | int | float | complex | np.generic | np.ndarray):
         return operand
     raise UnsupportedError(
-        f"A {type(operand).__name__} does not combine with {array!r}; use numbers, NumPy arrays or distributed arrays."
+        f"A {type(operand).__name__} does not combine with {array!r}; use numbers, NumPy arrays "
+        "or distributed arrays."
     )
 
 
 def _local_part(array: DistArray, values: HostArray) -> HostArray:
-    """This rank's part of a host array that is the same on every rank and broadcasts with `array`."""
+    """This rank's part of a host array that is the same on every rank and broadcasts with
+    `array`.
+    """
     points, owned = array.layout.points, array.block.owned
     extents = values.shape[-len(points) :]
     matching = points[len(points) - len(extents) :]
     if any(n not in (1, p) for n, p in zip(extents, matching, strict=True)):
-        raise ArrayError(f"A NumPy array of shape {values.shape} does not broadcast with {array!r}; match its shape.")
+        raise ArrayError(
+            f"A NumPy array of shape {values.shape} does not broadcast with {array!r}; match its "
+            "shape."
+        )
     own = owned.slices()[len(points) - len(extents) :]
-    chosen = (part if n == p else slice(None) for part, n, p in zip(own, extents, matching, strict=True))
+    chosen = (
+        part if n == p else slice(None) for part, n, p in zip(own, extents, matching, strict=True)
+    )
     index: tuple[Any, ...] = (..., *chosen)
-    return values[index]
+    part: HostArray = values[index]
+    return part
 
 
 def _components(array: DistArray, values: Sequence[Any]) -> tuple[int, ...]:
@@ -176,7 +207,8 @@ def _components(array: DistArray, values: Sequence[Any]) -> tuple[int, ...]:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise ArrayError(
-            f"Components {' and '.join(map(str, shapes))} do not broadcast; select components of equal shape."
+            f"Components {' and '.join(map(str, shapes))} do not broadcast; select components of "
+            "equal shape."
         ) from None
 
 
@@ -185,26 +217,36 @@ def same_placement(array: DistArray, other: DistArray) -> bool:
     a, b = array.layout, other.layout
     if a is b:
         return True
-    if a.staggered != b.staggered or a.decomposition != b.decomposition or array.communicator != other.communicator:
+    if (
+        a.staggered != b.staggered
+        or a.decomposition != b.decomposition
+        or array.communicator != other.communicator
+    ):
         return False
     one, two = array.grid, other.grid
     return one is two or one is None or two is None or one.same_as(two)
 
 
 def require_same_placement(array: DistArray, other: DistArray) -> None:
-    """Refuse an array that is not spread as `array` is: other points, location, cuts or communicator."""
+    """Refuse an array that is not spread as `array` is: other points, location, cuts or
+    communicator.
+    """
     if same_placement(array, other):
         return
     a, b = array.layout, other.layout
     if a.points != b.points or a.staggered != b.staggered:
         raise ArrayError(
-            f"{array!r} and {other!r} differ in shape or location; interpolate by a stencil or select equal parts."
+            f"{array!r} and {other!r} differ in shape or location; interpolate by a stencil or "
+            "select equal parts."
         )
     if array.communicator != other.communicator:
-        raise ArrayError(f"{array!r} and {other!r} live on different communicators; create both on one.")
+        raise ArrayError(
+            f"{array!r} and {other!r} live on different communicators; create both on one."
+        )
     if a.decomposition != b.decomposition:
         raise ArrayError(
-            f"{array!r} and {other!r} are spread differently over the ranks; use redistribute(like=...) on one of them."
+            f"{array!r} and {other!r} are spread differently over the ranks; use "
+            "redistribute(like=...) on one of them."
         )
     raise ArrayError(f"{array!r} and {other!r} lie on different grids; create both on one grid.")
 

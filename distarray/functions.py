@@ -1,11 +1,13 @@
-"""NumPy functions that work on distributed arrays, by an explicit list; any other is an error that names the cure."""
+"""NumPy functions that work on distributed arrays, by an explicit list; any other is an error that
+names the cure.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from distarray.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _TABLE: dict[Callable[..., Any], Callable[..., Any]] = {}
 
@@ -29,7 +33,8 @@ def call(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str
     name = f"{function.__module__}.{function.__name__}"
     if function not in _TABLE:
         raise UnsupportedError(
-            f"{name} is not supported on distributed arrays; call gather() and apply it to the result."
+            f"{name} is not supported on distributed arrays; call gather() and apply it to the "
+            "result."
         )
     implementation = _TABLE[function]
     try:
@@ -42,8 +47,8 @@ def call(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str
     return implementation(*args, **options)
 
 
-def _registered(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
+def _registered(*functions: Callable[..., Any]) -> Callable[[F], F]:
+    def register(implementation: F) -> F:
         for function in functions:
             _TABLE[function] = implementation
         return implementation
@@ -52,7 +57,20 @@ def _registered(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]]
 
 
 #: Functions that are a method of the array of the same parameters.
-_METHODS = ("sum", "prod", "min", "max", "mean", "std", "var", "argmin", "argmax", "any", "all", "copy")
+_METHODS = (
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "mean",
+    "std",
+    "var",
+    "argmin",
+    "argmax",
+    "any",
+    "all",
+    "copy",
+)
 
 
 def register_methods(array_type: type[DistArray]) -> None:
@@ -73,7 +91,9 @@ def _where(condition: Any, x: Any, y: Any) -> DistArray:
 
 
 @_registered(np.clip)
-def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> DistArray:  # noqa: A002
+def _clip(
+    a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+) -> DistArray:
     low, high = a_min if min is None else min, a_max if max is None else max
     if low is None or high is None:
         if low is high:
@@ -137,7 +157,9 @@ def _ones_like(a: DistArray, dtype: Any = None) -> DistArray:
 
 
 @_registered(np.allclose)
-def _allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+def _allclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
     return bool(map_values(np.isclose, a, b, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
 
 
@@ -147,5 +169,5 @@ def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
         return False
     equal = a1 == a2
     if equal_nan:
-        equal = equal | ((a1 != a1) & (a2 != a2))
+        equal = equal | (np.isnan(a1) & np.isnan(a2))
     return bool(equal.all())

@@ -53,7 +53,8 @@ class Grid:
     ranks : sequence of int, optional
         Process grid, 0 for a free axis; by default the one with the least halo surface.
     comm : mpi4py communicator, optional
-        Ranks that share the grid; it is duplicated. None: the world under a launcher, else this process.
+        Ranks that share the grid; it is duplicated. None: the world under a launcher, else this
+        process.
     device : "auto" or "cpu"
         Where arrays live and kernels run.
     coordinates : mapping of axis name to face positions, optional
@@ -69,7 +70,8 @@ class Grid:
         Width of the cells, None on a stretched axis.
     decomposition : Decomposition
     ranks, coords : tuple of int
-        The process grid and the position of this rank in it (coords is None on a rank that owns nothing).
+        The process grid and the position of this rank in it (coords is None on a rank that owns
+        nothing).
     rank, size : int
         This rank and the number of ranks of the communicator.
     is_root : bool
@@ -194,8 +196,9 @@ class Grid:
         components : int or sequence of int
             Extents of leading axes that every rank holds whole.
         location : str, optional
-            Axes along which values sit on points (the low sides of cells): "x" for faces normal to x, "xy" for
-            edges, "xyz" for nodes; cell centres by default. Such an axis has one more point unless it is periodic.
+            Axes along which values sit on points (the low sides of cells): "x" for faces normal to
+            x, "xy" for edges, "xyz" for nodes; cell centres by default. Such an axis has one more
+            point unless it is periodic.
         boundary : mapping, optional
             Conditions: {"x": condition, "y-": condition, "y+": condition}.
         halo : int or sequence of int, optional
@@ -204,7 +207,13 @@ class Grid:
         """
         layout = self._layout(dtype, components, location, halo)
         conditions = Boundary(layout, self.geometry, self.axes, boundary)
-        return DistArray(Block(layout, self.rank, self.backend), self.topology, self, boundary=conditions, name=name)
+        return DistArray(
+            Block(layout, self.rank, self.backend),
+            self.topology,
+            self,
+            boundary=conditions,
+            name=name,
+        )
 
     def zeros(self, *args: Any, **options: Any) -> DistArray:
         """An array of zeros; options as for `empty`. Collective."""
@@ -227,8 +236,9 @@ class Grid:
         Parameters
         ----------
         function : callable
-            Gets one coordinate array per axis, of this rank's points, shaped to broadcast with the others. Its
-            result is broadcast and cast; for component arrays it may be a sequence with one entry per component.
+            Gets one coordinate array per axis, of this rank's points, shaped to broadcast with the
+            others. Its result is broadcast and cast; for component arrays it may be a sequence with
+            one entry per component.
         """
         array = self.empty(*args, **options)
         values = function(*self._coordinates(array.layout.staggered))
@@ -242,8 +252,12 @@ class Grid:
         return array
 
     def empty_like(self, array: DistArray) -> DistArray:
-        """An array of the same element type, components, location, halo and conditions on this grid. Collective."""
-        result = self.empty(array.dtype, array.components, self.location_of(array.layout.staggered), halo=array.halo)
+        """An array of the same element type, components, location, halo and conditions on this
+        grid. Collective.
+        """
+        result = self.empty(
+            array.dtype, array.components, self.location_of(array.layout.staggered), halo=array.halo
+        )
         result._take_conditions(array)
         return result
 
@@ -262,15 +276,17 @@ class Grid:
         axis : int or str
             The axis, by number or name.
         values : array of n or n + 1 numbers, or function of position
-            One value per cell, or per point of an axis that is not periodic; the same on every rank. A function gets
-            the positions of the cell centres.
+            One value per cell, or per point of an axis that is not periodic; the same on every
+            rank. A function gets the positions of the cell centres.
         halo : int, optional
             Values kept beyond the cells owned here, the grid's halo by default.
         """
         return Profile(self, self.axis_number(axis), values, halo)
 
     def coordinates(self, location: str | None = None) -> tuple[HostArray, ...]:
-        """Positions of the points owned here, one float64 array per axis, shaped to broadcast. Local."""
+        """Positions of the points owned here, one float64 array per axis, shaped to broadcast.
+        Local.
+        """
         return self._coordinates(self.staggered(location))
 
     def _coordinates(self, staggered: tuple[bool, ...]) -> tuple[HostArray, ...]:
@@ -283,43 +299,66 @@ class Grid:
         return tuple(found)
 
     def _layout(
-        self, dtype: Any, components: int | Sequence[int], location: str | None, halo: int | Sequence[int] | None
+        self,
+        dtype: Any,
+        components: int | Sequence[int],
+        location: str | None,
+        halo: int | Sequence[int] | None,
     ) -> Layout:
         widths = self.halo if halo is None else check_halo(halo, self.ndim)
         if widths != self.halo:
             self.decomposition.require(widths)
         return Layout(
-            self.decomposition, self.staggered(location), widths, check_components(components), check_dtype(dtype)
+            self.decomposition,
+            self.staggered(location),
+            widths,
+            check_components(components),
+            check_dtype(dtype),
         )
 
     # Names and locations.
 
     def staggered(self, location: str | None) -> tuple[bool, ...]:
         """For each axis whether a location lies on its points. Local."""
-        letters = () if location is None else tuple(location) if isinstance(location, str) else (location,)
+        letters = (
+            ()
+            if location is None
+            else tuple(location)
+            if isinstance(location, str)
+            else (location,)
+        )
         if any(letter not in self.axes for letter in letters) or len(set(letters)) != len(letters):
             raise GridError(
-                f"Location {location!r} must be None or distinct axes of {', '.join(self.axes)} in one string, "
+                f"Location {location!r} must be None or distinct axes of {', '.join(self.axes)} "
+                "in one string, "
                 f"such as '{self.axes[0]}' for faces or '{''.join(self.axes)}' for nodes."
             )
         return tuple(name in letters for name in self.axes)
 
     def location_of(self, staggered: Sequence[bool]) -> str | None:
         """The name of a location: None for cell centres. Local."""
-        return "".join(name for name, flag in zip(self.axes, staggered, strict=True) if flag) or None
+        return (
+            "".join(name for name, flag in zip(self.axes, staggered, strict=True) if flag) or None
+        )
 
     def axis_number(self, axis: int | str) -> int:
         """The number of an axis given by number or name. Local."""
         if isinstance(axis, str) and axis in self.axes:
             return self.axes.index(axis)
-        if isinstance(axis, int | np.integer) and not isinstance(axis, bool) and -self.ndim <= axis < self.ndim:
+        if (
+            isinstance(axis, int | np.integer)
+            and not isinstance(axis, bool)
+            and -self.ndim <= axis < self.ndim
+        ):
             return int(axis) % self.ndim
         raise GridError(
-            f"Axis {axis!r} is none of this grid's; use 0 to {self.ndim - 1} or one of {', '.join(self.axes)}."
+            f"Axis {axis!r} is none of this grid's; use 0 to {self.ndim - 1} or one of "
+            f"{', '.join(self.axes)}."
         )
 
     def points(self, coords: Any) -> Points:
-        """Points of the domain at which arrays are sampled and onto which values are spread. Collective.
+        """Points of the domain at which arrays are sampled and onto which values are spread.
+        Collective.
 
         Parameters
         ----------
@@ -344,8 +383,8 @@ class Grid:
         ----------
         factor : int or sequence of int
         ranks : sequence of int, optional
-            Process grid; it may have fewer ranks. With this grid's own (the default) the cuts follow this grid's, so
-            that kernels can read between both (factor 2).
+            Process grid; it may have fewer ranks. With this grid's own (the default) the cuts
+            follow this grid's, so that kernels can read between both (factor 2).
 
         Raises
         ------
@@ -356,15 +395,17 @@ class Grid:
         """
         factors = per_axis(factor, self.ndim, int, "factor")
         if min(factors) < 1:
-            raise GridError(f"Factors of coarsen must be at least 1, got {factor!r}; use 2 to halve every axis.")
+            raise GridError(
+                f"Factors of coarsen must be at least 1, got {factor!r}; use 2 to halve every axis."
+            )
         geometry = tuple(axis.coarsen(f) for axis, f in zip(self.geometry, factors, strict=True))
         if ranks is None or tuple(ranks) == self.ranks:
             return self._derive(self.decomposition.coarsen(factors, self.halo), geometry)
         cells = tuple(axis.cells for axis in geometry)
-        chosen = fewer_ranks(
-                cells, self.size, ranks, periodic=self.periodic, halo=self.halo
-            )
-        return self._derive(Decomposition(cells, chosen, periodic=self.periodic, halo=self.halo), geometry)
+        chosen = fewer_ranks(cells, self.size, ranks, periodic=self.periodic, halo=self.halo)
+        return self._derive(
+            Decomposition(cells, chosen, periodic=self.periodic, halo=self.halo), geometry
+        )
 
     def divided(self, ranks: Sequence[int]) -> Grid:
         """The same grid over another process grid, which may have fewer ranks. Collective.
@@ -378,7 +419,9 @@ class Grid:
             decomposition = Decomposition(self.shape, chosen, periodic=self.periodic)
             halo = tuple(
                 min(width, axis.narrowest) if axis.parts > 1 or wraps else width
-                for width, axis, wraps in zip(self.halo, decomposition.axes, self.periodic, strict=True)
+                for width, axis, wraps in zip(
+                    self.halo, decomposition.axes, self.periodic, strict=True
+                )
             )
             self._divided[chosen] = self._derive(decomposition, halo=halo)
         return self._divided[chosen]
@@ -388,14 +431,20 @@ class Grid:
         return self is other or self.relation(other) == 0
 
     def relation(self, other: Grid) -> int | None:
-        """Level of another grid: 0 the same, 1 the next finer, -1 the next coarser, None unrelated. Local."""
+        """Level of another grid: 0 the same, 1 the next finer, -1 the next coarser, None unrelated.
+        Local.
+        """
         try:
             return self._relations[other]
         except KeyError:
             return self._relations.setdefault(other, self._find_relation(other))
 
     def _find_relation(self, other: Grid) -> int | None:
-        if self.communicator != other.communicator or self.ndim != other.ndim or self.axes != other.axes:
+        if (
+            self.communicator != other.communicator
+            or self.ndim != other.ndim
+            or self.axes != other.axes
+        ):
             return None
         if self._lies_as(other.decomposition, other.geometry):
             return 0
@@ -406,7 +455,8 @@ class Grid:
     def _is_half_of(self, fine: Grid) -> bool:
         cuts = tuple(axis.coarsen(2) for axis in fine.decomposition.axes)
         return self.decomposition.axes == cuts and all(
-            _same_axis(axis, finer.coarsen(2)) for axis, finer in zip(self.geometry, fine.geometry, strict=True)
+            _same_axis(axis, finer.coarsen(2))
+            for axis, finer in zip(self.geometry, fine.geometry, strict=True)
         )
 
     def _lies_as(self, decomposition: Decomposition, geometry: tuple[AxisGeometry, ...]) -> bool:
@@ -414,12 +464,19 @@ class Grid:
 
     def __repr__(self) -> str:
         return (
-            f"Grid(shape={self.shape}, bounds={self.bounds}, periodic={self.periodic}, halo={self.halo}, "
+            f"Grid(shape={self.shape}, bounds={self.bounds}, periodic={self.periodic}, "
+            f"halo={self.halo}, "
             f"ranks={self.ranks}, device='{self.device}')"
         )
 
 
 def _same_axis(a: AxisGeometry, b: AxisGeometry) -> bool:
-    if (a.cells, a.low, a.high, a.periodic, a.faces is None) != (b.cells, b.low, b.high, b.periodic, b.faces is None):
+    if (a.cells, a.low, a.high, a.periodic, a.faces is None) != (
+        b.cells,
+        b.low,
+        b.high,
+        b.periodic,
+        b.faces is None,
+    ):
         return False
     return a.faces is None or np.array_equal(a.faces, b.faces)  # type: ignore[arg-type]

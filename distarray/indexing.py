@@ -1,7 +1,8 @@
 """Basic global indexing and assignment: integers, slices and ellipsis.
 
-An index is parsed into one entry per axis, an integer or a `Stride`. Integers on the leading component axes give a
-view. What remains is either local (whole grid axes), one point, or a transfer between two placements.
+An index is parsed into one entry per axis, an integer or a `Stride`. Integers on the leading
+component axes give a view. What remains is either local (whole grid axes), one point, or a transfer
+between two placements.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def _require_basic(array: DistArray, entry: Any) -> None:
         return
     if isinstance(entry, bool | np.bool_) or not hasattr(entry, "__index__") or np.ndim(entry):
         raise UnsupportedError(
-            f"Index {entry!r} of {array!r} is not supported; use integers and slices, numpy.where, or gather()."
+            f"Index {entry!r} of {array!r} is not supported; use integers and slices, "
+            "numpy.where, or gather()."
         )
 
 
@@ -101,23 +103,29 @@ def _entry(array: DistArray, axis: int, entry: Any) -> Stride | int:
             start, stop, step = entry.indices(extent)
         except (TypeError, ValueError) as error:
             raise IndexingError(
-                f"{entry!r} along axis {axis} of {array!r} is no slice of whole numbers ({error}); correct it."
+                f"{entry!r} along axis {axis} of {array!r} is no slice of whole numbers "
+                f"({error}); correct it."
             ) from None
         return Stride(start, step, len(range(start, stop, step)))
     number = operator.index(entry)
     if not -extent <= number < extent:
         raise IndexingError(
-            f"Index {number} is outside axis {axis} of {array!r} with {extent} entries; use {-extent} to {extent - 1}."
+            f"Index {number} is outside axis {axis} of {array!r} with {extent} entries; use "
+            f"{-extent} to {extent - 1}."
         )
     return number % extent
 
 
 def _strip_components(array: DistArray, entries: Along) -> tuple[DistArray, Along]:
     """The view of the leading component integers, and the entries that remain."""
-    count = 0
-    while count < len(array.components) and isinstance(entries[count], int):
-        count += 1
-    return (array._component(tuple(entries[:count])), entries[count:]) if count else (array, entries)  # type: ignore[arg-type]
+    leading: list[int] = []
+    for entry in entries[: len(array.components)]:
+        if not isinstance(entry, int):
+            break
+        leading.append(entry)
+    if not leading:
+        return array, entries
+    return array._component(tuple(leading)), entries[len(leading) :]
 
 
 def _whole(along: Sequence[Stride | int], extents: Sequence[int]) -> bool:
@@ -126,7 +134,10 @@ def _whole(along: Sequence[Stride | int], extents: Sequence[int]) -> bool:
 
 def _slices(components: Along) -> tuple[int | slice, ...]:
     """Component entries as basic indices of memory."""
-    return tuple(c if isinstance(c, int) else c.part(0, c.count, 0) if c.count else slice(0, 0) for c in components)
+    return tuple(
+        c if isinstance(c, int) else c.part(0, c.count, 0) if c.count else slice(0, 0)
+        for c in components
+    )
 
 
 def _counts(along: Along) -> tuple[int, ...]:
@@ -161,7 +172,9 @@ def _part(array: DistArray, components: Along, along: Along) -> DistArray:
     """A copy of a part, over the same process grid without the axes held at a number."""
     kept = [axis for axis, a in enumerate(along) if isinstance(a, Stride)]
     counts = _counts(along)
-    ranks = [min(array.ranks[axis], max(1, count)) for axis, count in zip(kept, counts, strict=True)]
+    ranks = [
+        min(array.ranks[axis], max(1, count)) for axis, count in zip(kept, counts, strict=True)
+    ]
     decomposition = Decomposition(counts, ranks)
     layout = replace(
         array.layout,
@@ -191,10 +204,13 @@ def _put_array(array: DistArray, components: Along, along: Along, value: Any) ->
         _put_local(array, components, along, local_operand(array, value))
         return
     if value.communicator != array.communicator:
-        raise ArrayError(f"{value!r} lives on another communicator than {array!r}; create both on one.")
+        raise ArrayError(
+            f"{value!r} lives on another communicator than {array!r}; create both on one."
+        )
     if value.layout.points != _counts(along) or value.components != _counts(components):
         raise ArrayError(
-            f"{value!r} does not fit a part of shape {_counts(components) + _counts(along)} of {array!r}; "
+            f"{value!r} does not fit a part of shape {_counts(components) + _counts(along)} of "
+            f"{array!r}; "
             "both need the same shape."
         )
     if value.size:
@@ -211,13 +227,16 @@ def _put_array(array: DistArray, components: Along, along: Along, value: Any) ->
 def _put_local(array: DistArray, components: Along, along: Along, values: Any) -> None:
     """Assign values that lie as the owned values do, which are all selected."""
     if not _whole(along, array.layout.points):
-        raise ArrayError(f"A profile can be assigned to whole grid axes only; assign to all points of {array!r}.")
+        raise ArrayError(
+            f"A profile can be assigned to whole grid axes only; assign to all points of {array!r}."
+        )
     target = array._owned[_slices(components)] if components else array._owned
     try:
         target[...] = values
     except ValueError:
         raise ArrayError(
-            f"Values with components {values.shape[: -array.layout.ndim]} do not fit components {_counts(components)}; "
+            f"Values with components {values.shape[: -array.layout.ndim]} do not fit components "
+            f"{_counts(components)}; "
             "select components of one shape."
         ) from None
 
@@ -229,7 +248,8 @@ def _put_host(array: DistArray, components: Along, along: Along, values: HostArr
         values = np.broadcast_to(values, shape)
     except ValueError:
         raise ArrayError(
-            f"Values of shape {values.shape} do not broadcast to the part of shape {shape} of {array!r}; match it."
+            f"Values of shape {values.shape} do not broadcast to the part of shape {shape} of "
+            f"{array!r}; match it."
         ) from None
     owned = array.block.owned
     target: list[int | slice] = []

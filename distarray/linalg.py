@@ -45,7 +45,9 @@ def begin_dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Pend
 
 
 def norm(u: DistArray, *, reproducible: bool = False) -> Any:
-    """The square root of the sum of |u|^2 over all elements, a NumPy scalar on every rank. Collective."""
+    """The square root of the sum of |u|^2 over all elements, a NumPy scalar on every rank.
+    Collective.
+    """
     return _norm_partial(u, reproducible).complete(u.communicator)
 
 
@@ -64,7 +66,9 @@ def _dot_partial(u: DistArray, v: DistArray, reproducible: bool) -> Partial:
         raise ArrayError(f"{u!r} and {v!r} differ in components; select components of one shape.")
     a, b = (x.block.backend.to_host(x._owned) for x in (u, v))
     dtype = reductions.sum_type(np.result_type(a, b))
-    return _products(a, b, dtype, lambda total: reductions.cast_sum(total, dtype), _load(u, reproducible))
+    return _products(
+        a, b, dtype, lambda total: reductions.cast_sum(total, dtype), _load(u, reproducible)
+    )
 
 
 def _norm_partial(u: DistArray, reproducible: bool) -> Partial:
@@ -86,7 +90,11 @@ def _norm_partial(u: DistArray, reproducible: bool) -> Partial:
 
 
 def _products(
-    a: HostArray, b: HostArray, dtype: np.dtype[Any], finish: reductions.Finish, load: reductions.Load | None
+    a: HostArray,
+    b: HostArray,
+    dtype: np.dtype[Any],
+    finish: reductions.Finish,
+    load: reductions.Load | None,
 ) -> Partial:
     """The sum of conj(a) * b; exact if `load` is given."""
     accumulator = reductions.accumulator_of(np.result_type(a, b))

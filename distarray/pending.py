@@ -1,8 +1,9 @@
 """Results of reductions that are still under way.
 
-A reduction starts inside the call that makes it, on all ranks in the same order. Its `Pending` value may be read on
-one rank alone, or never: each communicator keeps a ring of the latest reductions, and one that leaves the ring is
-waited for there, in the order of their starts, so that a dropped value cannot leave a message behind.
+A reduction starts inside the call that makes it, on all ranks in the same order. Its `Pending`
+value may be read on one rank alone, or never: each communicator keeps a ring of the latest
+reductions, and one that leaves the ring is waited for there, in the order of their starts, so that
+a dropped value cannot leave a message behind.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ HostArray = np.ndarray[Any, Any]
 #: Reductions under way per communicator; the oldest is completed when another starts.
 RING_SIZE = 32
 
-_rings: weakref.WeakKeyDictionary[Communicator, deque[PendingReduction]] = weakref.WeakKeyDictionary()
+_rings: weakref.WeakKeyDictionary[Communicator, deque[PendingReduction]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 @dataclass(frozen=True)
@@ -106,18 +109,24 @@ class Pending:
         return format(self.result(), specification)
 
     def __repr__(self) -> str:
-        return f"Pending({self._value!r})" if self._request is None else f"Pending(dtype={self.dtype})"
+        return (
+            f"Pending({self._value!r})" if self._request is None else f"Pending(dtype={self.dtype})"
+        )
 
 
 def begin(partials: Sequence[Partial], communicator: Communicator) -> tuple[Pending, ...]:
-    """Start several reductions, those of equal operation and element type in one message. Collective."""
+    """Start several reductions, those of equal operation and element type in one message.
+    Collective.
+    """
     groups: dict[tuple[str, np.dtype[Any]], list[int]] = {}
     for number, partial in enumerate(partials):
         groups.setdefault((partial.op, partial.values.dtype), []).append(number)
     pending: list[Pending | None] = [None] * len(partials)
     for (op, _), members in groups.items():
         values = [partials[m].values for m in members]
-        request = communicator.begin_allreduce(values[0] if len(values) == 1 else np.concatenate(values), op)
+        request = communicator.begin_allreduce(
+            values[0] if len(values) == 1 else np.concatenate(values), op
+        )
         _keep(request, communicator)
         start = 0
         for member in members:

@@ -1,4 +1,6 @@
-"""Arrays placed otherwise over the ranks: on another process grid, as another array, or whole along some axes."""
+"""Arrays placed otherwise over the ranks: on another process grid, as another array, or whole along
+some axes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ HostArray = np.ndarray[Any, Any]
 KEPT_TRANSFERS = 32
 
 
-def redistributed(array: DistArray, ranks: Sequence[int] | None, like: DistArray | Grid | None) -> DistArray:
+def redistributed(
+    array: DistArray, ranks: Sequence[int] | None, like: DistArray | Grid | None
+) -> DistArray:
     """The values of an array over another process grid, or placed as `like` is. Collective."""
     if like is not None:
         target = _array_like(array, like)
@@ -42,7 +46,9 @@ def redistributed(array: DistArray, ranks: Sequence[int] | None, like: DistArray
 
 
 def move(source: DistArray, target: DistArray) -> None:
-    """Move the values between arrays of one shape; grids keep the plans of their transfers. Collective."""
+    """Move the values between arrays of one shape; grids keep the plans of their transfers.
+    Collective.
+    """
     if source.size == 0:
         return
     key = (source.block.layout, source.component_prefix, target.block.layout)
@@ -52,7 +58,10 @@ def move(source: DistArray, target: DistArray) -> None:
         if len(kept) >= KEPT_TRANSFERS:
             kept.clear()
         transfer = kept[key] = Redistribution(
-            source.block.layout, target.block.layout, source.communicator, source_component=source.component_prefix
+            source.block.layout,
+            target.block.layout,
+            source.communicator,
+            source_component=source.component_prefix,
         )
     transfer.run(source.block, target.block)
 
@@ -61,12 +70,18 @@ def _array_like(array: DistArray, like: DistArray | Grid) -> DistArray:
     grid: Any = like.grid if is_array(like) else like  # type: ignore[union-attr]
     if like.communicator != array.communicator:
         raise ArrayError(
-            f"{array!r} cannot be placed as {like!r}, which lives on another communicator; create both on one."
+            f"{array!r} cannot be placed as {like!r}, which lives on another communicator; create "
+            "both on one."
         )
     staggered = like.layout.staggered if is_array(like) else array.layout.staggered  # type: ignore[union-attr]
-    if len(staggered) != like.decomposition.ndim or like.decomposition.points(staggered) != array.layout.points:
+    if (
+        len(staggered) != like.decomposition.ndim
+        or like.decomposition.points(staggered) != array.layout.points
+    ):
         raise ArrayError(f"{array!r} cannot be placed as {like!r}; both need the same shape.")
-    layout = replace(array.layout, decomposition=like.decomposition, staggered=staggered, halo=like.halo)
+    layout = replace(
+        array.layout, decomposition=like.decomposition, staggered=staggered, halo=like.halo
+    )
     return array._place(layout, like.topology, grid)
 
 
@@ -74,7 +89,9 @@ def _array_on(array: DistArray, grid: Grid) -> DistArray:
     """An array for the same points on a grid that is divided otherwise."""
     halo = tuple(
         min(width, axis.narrowest) if axis.parts > 1 or wraps else width
-        for width, axis, wraps in zip(array.halo, grid.decomposition.axes, grid.periodic, strict=True)
+        for width, axis, wraps in zip(
+            array.halo, grid.decomposition.axes, grid.periodic, strict=True
+        )
     )
     layout = replace(array.layout, decomposition=grid.decomposition, halo=halo)
     return array._place(layout, grid.topology, grid)
@@ -89,27 +106,45 @@ def _plain_array(array: DistArray, ranks: Sequence[int] | None) -> DistArray:
 
 
 def local_along(array: DistArray, axes: Sequence[int]) -> DistArray:
-    """The array with some grid axes whole on every rank: itself, or a copy without conditions. Collective."""
+    """The array with some grid axes whole on every rank: itself, or a copy without conditions.
+    Collective.
+    """
     if all(array.ranks[axis] == 1 for axis in axes):
         return array
     old = array.decomposition
     chosen = pencil_ranks(old.shape, array.ranks, array.communicator.size, axes)
-    target = _array_on(array, array.grid.divided(chosen)) if array.grid is not None else _plain_array(array, chosen)
+    target = (
+        _array_on(array, array.grid.divided(chosen))
+        if array.grid is not None
+        else _plain_array(array, chosen)
+    )
     move(array, target)
     return target
 
 
-def pencil_ranks(shape: Sequence[int], ranks: Sequence[int], size: int, axes: Sequence[int]) -> tuple[int, ...]:
+def pencil_ranks(
+    shape: Sequence[int], ranks: Sequence[int], size: int, axes: Sequence[int]
+) -> tuple[int, ...]:
     """A process grid of at most `size` ranks with 1 along `axes`.
 
-    As many ranks as fit are used; of these grids the one that keeps most of the present `ranks`, then the one with
-    the most even blocks.
+    As many ranks as fit are used; of these grids the one that keeps most of the present `ranks`,
+    then the one with the most even blocks.
     """
     free = [1 if axis in axes else max(cells, 1) for axis, cells in enumerate(shape)]
     for count in range(min(size, math.prod(free)), 0, -1):
-        grids = [g for g in factorisations(count, len(shape)) if all(n <= f for n, f in zip(g, free, strict=True))]
+        grids = [
+            g
+            for g in factorisations(count, len(shape))
+            if all(n <= f for n, f in zip(g, free, strict=True))
+        ]
         if grids:
-            return min(grids, key=lambda g: (-_agreement(g, ranks), sum(n / f for n, f in zip(g, free, strict=True))))
+            return min(
+                grids,
+                key=lambda g: (
+                    -_agreement(g, ranks),
+                    sum(n / f for n, f in zip(g, free, strict=True)),
+                ),
+            )
     return (1,) * len(shape)
 
 
@@ -126,13 +161,14 @@ def map_along(array: DistArray, axis: int | str, function: Callable[[HostArray],
     axis : int or str
         An axis of the array, components counted; or the name of a grid axis.
     function : callable
-        Gets a host array with this rank's part, components first, and returns one of the same shape; its element
-        type may differ. It is not called on ranks that own nothing.
+        Gets a host array with this rank's part, components first, and returns one of the same
+        shape; its element type may differ. It is not called on ranks that own nothing.
 
     Returns
     -------
     DistArray
-        In the placement in which the axis is whole, on the same grid divided otherwise, without conditions.
+        In the placement in which the axis is whole, on the same grid divided otherwise, without
+        conditions.
 
     Raises
     ------
@@ -153,7 +189,8 @@ def map_along(array: DistArray, axis: int | str, function: Callable[[HostArray],
     values = np.asarray(function(block)) if block.size else block
     if values.shape != block.shape:
         raise ArrayError(
-            f"The function of map_along gave shape {values.shape} for a block of shape {block.shape}; "
+            f"The function of map_along gave shape {values.shape} for a block of shape "
+            f"{block.shape}; "
             "it must return the same shape."
         )
     dtype = values.dtype
@@ -170,5 +207,6 @@ def _axis_number(array: DistArray, axis: int | str) -> int:
         return len(array.components) + array.grid.axis_number(axis)
     if isinstance(axis, int | np.integer) and -array.ndim <= axis < array.ndim:
         return int(axis) % array.ndim
-    raise ArrayError(f"axis={axis!r} is none of the {array.ndim} axes of {array!r}; use 0 to {array.ndim - 1}.")
-
+    raise ArrayError(
+        f"axis={axis!r} is none of the {array.ndim} axes of {array!r}; use 0 to {array.ndim - 1}."
+    )

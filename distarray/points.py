@@ -1,8 +1,8 @@
 """Values at points between the cells: probes that sample fields, sources that are spread onto them.
 
-The weights of a point are those of linear interpolation along each axis between the two values around it; beyond the
-outermost values of an axis that is not periodic the line through the two outermost ones is continued. `add` uses the
-weights of `sample`, so both are adjoint.
+The weights of a point are those of linear interpolation along each axis between the two values
+around it; beyond the outermost values of an axis that is not periodic the line through the two
+outermost ones is continued. `add` uses the weights of `sample`, so both are adjoint.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ AxisWeights = tuple[tuple[HostArray, HostArray], tuple[HostArray, HostArray]]
 
 
 class Points:
-    """Points in the domain of a grid, the same on every rank. Made by `grid.points(coords)`; Collective.
+    """Points in the domain of a grid, the same on every rank. Made by `grid.points(coords)`;
+    Collective.
 
     Attributes
     ----------
@@ -47,7 +48,8 @@ class Points:
             positions = positions.reshape(-1, grid.ndim)
         if positions.ndim != 2 or positions.shape[1] != grid.ndim:
             raise ArrayError(
-                f"Coordinates of points must have shape (points, {grid.ndim}), got {positions.shape}; one row per point."
+                f"Coordinates of points must have shape (points, {grid.ndim}), got "
+                f"{positions.shape}; one row per point."
             )
         for axis, geometry in enumerate(grid.geometry):
             positions[:, axis] = _inside(positions[:, axis], geometry, grid.axes[axis])
@@ -69,7 +71,8 @@ class Points:
 
         Returns
         -------
-        ndarray, shape components + (points,), float64 or complex128 (of the array's dtype for order 0)
+        ndarray, shape components + (points,), float64 or complex128 (of the array's dtype for order
+        0)
         """
         self._require(array)
         weights = self._weights(array, order)
@@ -78,7 +81,9 @@ class Points:
         for target, corner in zip(found, corners, strict=True):
             index = [indices[end] for (indices, _), end in zip(weights, corner, strict=True)]
             mine = _owned_of(array, index)
-            local = tuple(i[mine] - start for i, start in zip(index, array.block.owned.start, strict=True))
+            local = tuple(
+                i[mine] - start for i, start in zip(index, array.block.owned.start, strict=True)
+            )
             where: tuple[Any, ...] = (..., *local)
             target[..., mine] = array.block.backend.to_host(array._owned)[where]
         found = _sum_over_ranks(array, found)
@@ -90,13 +95,15 @@ class Points:
         return total
 
     def add(self, array: DistArray, values: Any, order: int = 1) -> None:
-        """Spread values onto an array: add weight * value / cell volume around each point. Collective.
+        """Spread values onto an array: add weight * value / cell volume around each point.
+        Collective.
 
         Parameters
         ----------
         array : DistArray
             Of any location; changed in place.
-        values : number or array_like that broadcasts to components + (points,), the same on every rank
+        values : number or array_like that broadcasts to components + (points,), the same on every
+        rank
             Strengths: the integral of the array over the domain grows by their sum.
         order : 0 or 1
             As for `sample`.
@@ -107,9 +114,13 @@ class Points:
             raise ArrayError(f"Complex values cannot be added to {array!r}; take their real part.")
         weights = self._weights(array, order)
         owned, target = array._owned, array.block.owned
-        # Point by point, corners within a point: each cell gets its parts in the same order on any process grid.
+        # Point by point, corners within a point: each cell gets its parts in the same order on any
+        # process grid.
         parts = [self._part(array, weights, corner, strengths) for corner in _corners(weights)]
-        index = [np.stack(columns, axis=1).ravel() for columns in zip(*(part[0] for part in parts), strict=True)]
+        index = [
+            np.stack(columns, axis=1).ravel()
+            for columns in zip(*(part[0] for part in parts), strict=True)
+        ]
         amounts = np.stack([part[1] for part in parts], axis=-1).reshape(*array.components, -1)
         mine = _owned_of(array, index)
         local = tuple(i[mine] - start for i, start in zip(index, target.start, strict=True))
@@ -118,7 +129,11 @@ class Points:
         array._written()
 
     def _part(
-        self, array: DistArray, weights: list[AxisWeights], corner: tuple[int, ...], strengths: HostArray
+        self,
+        array: DistArray,
+        weights: list[AxisWeights],
+        corner: tuple[int, ...],
+        strengths: HostArray,
     ) -> tuple[list[HostArray], HostArray]:
         """The indices of one corner of all points, and what is added there."""
         index = [indices[end] for (indices, _), end in zip(weights, corner, strict=True)]
@@ -129,14 +144,21 @@ class Points:
 
     def _require(self, array: DistArray) -> None:
         if not is_array(array) or array.grid is None or not self.grid.same_as(array.grid):
-            raise ArrayError(f"{array!r} lies on another grid than these points; use grid.points of its grid.")
+            raise ArrayError(
+                f"{array!r} lies on another grid than these points; use grid.points of its grid."
+            )
 
     def _weights(self, array: DistArray, order: int) -> list[AxisWeights]:
         if order not in (0, 1):
             raise ArrayError(f"order={order!r} of points must be 0 (nearest) or 1 (linear).")
         find = _linear if order else _nearest
         return [
-            find(self.positions[:, axis], geometry, array.layout.points[axis], array.layout.staggered[axis])
+            find(
+                self.positions[:, axis],
+                geometry,
+                array.layout.points[axis],
+                array.layout.staggered[axis],
+            )
             for axis, geometry in enumerate(self.grid.geometry)
         ]
 
@@ -149,7 +171,8 @@ def _inside(positions: HostArray, axis: AxisGeometry, name: str) -> HostArray:
     if outside.any():
         number = int(np.argmax(outside))
         raise ArrayError(
-            f"Point {number} lies at {name} = {positions[number]}, outside the domain from {axis.low} to {axis.high}; "
+            f"Point {number} lies at {name} = {positions[number]}, outside the domain from "
+            f"{axis.low} to {axis.high}; "
             "leave it out or make the axis periodic."
         )
     return positions
@@ -205,7 +228,9 @@ def _owned_of(array: DistArray, index: list[HostArray]) -> HostArray:
 
 
 def _sum_over_ranks(array: DistArray, found: HostArray) -> HostArray:
-    """Join values of which each rank knows some and has zero for the others; exact, as only one is not zero."""
+    """Join values of which each rank knows some and has zero for the others; exact, as only one is
+    not zero.
+    """
     if array.communicator.size == 1:
         return found
     if found.dtype == np.bool_:

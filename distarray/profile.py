@@ -1,12 +1,12 @@
-"""Profiles: values along one axis of a grid, the same across the others. Kernels read them with one offset.
+"""Profiles: values along one axis of a grid, the same across the others. Kernels read them with one
+offset.
 
-A profile is small, so every rank is given, and keeps, all of its values; `memory` holds those of the cells owned here
-and of the halo around them.
+A profile is small, so every rank is given, and keeps, all of its values; `memory` holds those of
+the cells owned here and of the halo around them.
 """
 
 from __future__ import annotations
 
-import itertools
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,8 @@ class Profile:
     staggered : bool
         Whether there is a value per point (cells + 1 of them) instead of per cell.
     memory : host array
-        Values of the cells or points owned here with `halo` more on both sides: those around a periodic axis, and
-        repeated end values outside other axes.
+        Values of the cells or points owned here with `halo` more on both sides: those around a
+        periodic axis, and repeated end values outside other axes.
     start : int
         Global index of the first cell owned here, which lies at `memory[halo]`.
     """
@@ -93,11 +93,18 @@ class Profile:
         return self.values.copy() if root in (None, self.grid.rank) else None
 
     def broadcast_local(self, array: DistArray) -> HostArray:
-        """The values at the points of `array` owned here, shaped to broadcast with its owned values. Local."""
+        """The values at the points of `array` owned here, shaped to broadcast with its owned
+        values. Local.
+        """
         axis = self.profile_axis
-        if array.grid is None or not self.grid.same_as(array.grid) or array.layout.points[axis] != len(self.values):
+        if (
+            array.grid is None
+            or not self.grid.same_as(array.grid)
+            or array.layout.points[axis] != len(self.values)
+        ):
             raise ArrayError(
-                f"{self!r} does not fit {array!r}; both must be of one grid, and of one location along the axis."
+                f"{self!r} does not fit {array!r}; both must be of one grid, and of one location "
+                "along the axis."
             )
         return self.local.reshape(tuple(-1 if a == axis else 1 for a in range(self.grid.ndim)))
 
@@ -111,13 +118,16 @@ class Profile:
         return self.values[index]
 
     def __repr__(self) -> str:
-        return f"Profile(axis='{self.grid.axes[self.profile_axis]}', shape={self.shape}, dtype={self.dtype})"
+        axis = self.grid.axes[self.profile_axis]
+        return f"Profile(axis='{axis}', shape={self.shape}, dtype={self.dtype})"
 
 
 def _values(grid: Grid, axis: int, given: Any) -> HostArray:
     cells = grid.shape[axis]
     if callable(given):
-        given = np.broadcast_to(given(grid.geometry[axis].centre_positions(np.arange(cells))), (cells,))
+        given = np.broadcast_to(
+            given(grid.geometry[axis].centre_positions(np.arange(cells))), (cells,)
+        )
     elif hasattr(given, "gather"):
         given = given.gather()
     values: HostArray = np.array(given)
@@ -125,7 +135,8 @@ def _values(grid: Grid, axis: int, given: Any) -> HostArray:
     allowed = (cells,) if grid.periodic[axis] else (cells, cells + 1)
     if values.ndim != 1 or len(values) not in allowed:
         raise GridError(
-            f"A profile along axis {grid.axes[axis]} needs {' or '.join(map(str, allowed))} values, got shape {values.shape}."
+            f"A profile along axis {grid.axes[axis]} needs {' or '.join(map(str, allowed))} "
+            f"values, got shape {values.shape}."
         )
     values.flags.writeable = False
     return values

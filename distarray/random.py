@@ -1,8 +1,9 @@
 """Random fields with the same bits on any number of ranks.
 
-The numbers of a cell come from its global index: Philox-4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random
-numbers: as easy as 1, 2, 3", SC11) turns the 128-bit counter (index, stream) under the 64-bit key `seed` into 128
-random bits, in plain integer arithmetic. Normal numbers come from the method of Box and Muller (1958).
+The numbers of a cell come from its global index: Philox-4x32-10 (Salmon, Moraes, Dror and Shaw,
+"Parallel random numbers: as easy as 1, 2, 3", SC11) turns the 128-bit counter (index, stream) under
+the 64-bit key `seed` into 128 random bits, in plain integer arithmetic. Normal numbers come from
+the method of Box and Muller (1958).
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ _STRIP = 1 << 15
 
 
 def uniform(
-    grid: Grid, seed: int, stream: int = 0, *, low: float = 0.0, high: float = 1.0, dtype: Any = float, **options: Any
+    grid: Grid,
+    seed: int,
+    stream: int = 0,
+    *,
+    low: float = 0.0,
+    high: float = 1.0,
+    dtype: Any = float,
+    **options: Any,
 ) -> DistArray:
     """Independent numbers, uniform in [low, high). Collective.
 
@@ -39,8 +47,8 @@ def uniform(
     ----------
     grid : Grid
     seed, stream : int
-        From 0 to 2**64 - 1. Fields of different seeds or streams are independent; equal ones give equal bits on any
-        process grid.
+        From 0 to 2**64 - 1. Fields of different seeds or streams are independent; equal ones give
+        equal bits on any process grid.
     low, high : float
     dtype : float32 or float64
         float32 numbers have 24 random bits, float64 numbers 53.
@@ -59,13 +67,21 @@ def uniform(
     def numbers(first: Words, second: Words, bits: int) -> Floats:
         return low + (high - low) * _fraction(first, bits)
 
-    return _field(grid, seed, stream, numbers, dtype, options)
+    return _field(grid, seed, stream, numbers, dtype=dtype, options=options)
 
 
 def normal(
-    grid: Grid, seed: int, stream: int = 0, *, mean: float = 0.0, std: float = 1.0, dtype: Any = float, **options: Any
+    grid: Grid,
+    seed: int,
+    stream: int = 0,
+    *,
+    mean: float = 0.0,
+    std: float = 1.0,
+    dtype: Any = float,
+    **options: Any,
 ) -> DistArray:
-    """Independent numbers, normally distributed with `mean` and standard deviation `std`. Collective.
+    """Independent numbers, normally distributed with `mean` and standard deviation `std`.
+    Collective.
 
     Parameters as for `uniform`.
     """
@@ -75,11 +91,14 @@ def normal(
         radius = np.sqrt(-2.0 * np.log(1.0 - _fraction(first, 53)))
         return mean + std * (radius * np.cos(2.0 * np.pi * _fraction(second, 53)))
 
-    return _field(grid, seed, stream, numbers, dtype, options)
+    return _field(grid, seed, stream, numbers, dtype=dtype, options=options)
 
 
-def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
-    """Philox-4x32-10: four words of 32 bits, kept in uint64, from a counter of four and a key of two. Local.
+def philox(
+    counter: tuple[Any, Any, Any, Any], key: tuple[int, int]
+) -> tuple[Words, Words, Words, Words]:
+    """Philox-4x32-10: four words of 32 bits, kept in uint64, from a counter of four and a key of
+    two. Local.
 
     Words of the counter may be arrays that broadcast.
     """
@@ -107,17 +126,22 @@ def _field(
     seed: int,
     stream: int,
     numbers: Callable[[Words, Words, int], Floats],
+    *,
     dtype: Any,
     options: dict[str, Any],
 ) -> DistArray:
     seed, stream = _whole("seed", seed), _whole("stream", stream)
     array = grid.empty(dtype, **options)
     if array.dtype.kind != "f":
-        raise UnsupportedError(f"Random fields are float32 or float64, got dtype={array.dtype}; convert with astype().")
+        raise UnsupportedError(
+            f"Random fields are float32 or float64, got dtype={array.dtype}; convert with astype()."
+        )
     key = (seed & 0xFFFFFFFF, seed >> 32)
     bits = 24 if array.dtype == np.float32 else 53
     for target, indices in _strips(array):
-        a, b, c, d = philox((indices & _LOW, indices >> _SHIFT, stream & 0xFFFFFFFF, stream >> 32), key)
+        a, b, c, d = philox(
+            (indices & _LOW, indices >> _SHIFT, stream & 0xFFFFFFFF, stream >> 32), key
+        )
         target[...] = numbers(b << _SHIFT | a, d << _SHIFT | c, bits)
     array._written()
     return array
@@ -129,7 +153,9 @@ def _whole(name: str, value: Any) -> int:
     except TypeError:
         number = -1
     if not 0 <= number < 1 << 64:
-        raise ArrayError(f"{name} of a random field must be a whole number from 0 to 2**64 - 1, got {value!r}.")
+        raise ArrayError(
+            f"{name} of a random field must be a whole number from 0 to 2**64 - 1, got {value!r}."
+        )
     return number
 
 

@@ -1,8 +1,10 @@
-"""Reductions over whole arrays: what a rank contributes, and how results come out of the contributions. Pure.
+"""Reductions over whole arrays: what a rank contributes, and how results come out of the
+contributions. Pure.
 
-A `Partial` is made of owned values without communication; completing it is one all-reduce. Float sums accumulate in
-float64 (complex128), integer sums in 64-bit integers, as NumPy's do. NaN goes through min and max beside the value,
-as a flag, because MPI does not say what its own min and max make of it.
+A `Partial` is made of owned values without communication; completing it is one all-reduce. Float
+sums accumulate in float64 (complex128), integer sums in 64-bit integers, as NumPy's do. NaN goes
+through min and max beside the value, as a flag, because MPI does not say what its own min and max
+make of it.
 """
 
 from __future__ import annotations
@@ -41,13 +43,19 @@ def mean_type(dtype: DType) -> DType:
 
 
 def cast(value: Any, dtype: DType) -> Any:
-    """A number as a NumPy scalar of an element type; a float too large for float32 becomes infinite."""
+    """A number as a NumPy scalar of an element type; a float too large for float32 becomes
+    infinite.
+    """
     with np.errstate(all="ignore"):
         return np.asarray(value).astype(dtype)[()]
 
 
-def sum_partial(values: HostArray, finish: Finish, dtype: DType, load: Load | None = None) -> Partial:
-    """A sum whose total (a number) goes through `finish`; correctly rounded and order-free if `load` is given."""
+def sum_partial(
+    values: HostArray, finish: Finish, dtype: DType, load: Load | None = None
+) -> Partial:
+    """A sum whose total (a number) goes through `finish`; correctly rounded and order-free if
+    `load` is given.
+    """
     if load is not None:
         return exact_partial(exact.partial_sum(values, load), finish, dtype)
     with np.errstate(all="ignore"):
@@ -58,7 +66,9 @@ def sum_partial(values: HostArray, finish: Finish, dtype: DType, load: Load | No
 def exact_partial(limbs: HostArray, finish: Finish, dtype: DType) -> Partial:
     """A sum from limbs of `exact`; the exact total, rounded to float64, goes through `finish`."""
     shape = limbs.shape
-    return Partial(limbs.ravel(), "sum", lambda reduced: finish(exact.total(reduced.reshape(shape))), dtype)
+    return Partial(
+        limbs.ravel(), "sum", lambda reduced: finish(exact.total(reduced.reshape(shape))), dtype
+    )
 
 
 def product_partial(values: HostArray) -> Partial:
@@ -73,11 +83,15 @@ def truth_partial(kind: str, values: HostArray) -> Partial:
     """Whether "any" or "all" values are true."""
     found = values.any() if kind == "any" else values.all()
     op = "max" if kind == "any" else "min"
-    return Partial(np.array([found], np.uint8), op, lambda reduced: np.bool_(reduced[0]), np.dtype(np.bool_))
+    return Partial(
+        np.array([found], np.uint8), op, lambda reduced: np.bool_(reduced[0]), np.dtype(np.bool_)
+    )
 
 
 def extreme_partial(kind: str, values: HostArray) -> Partial:
-    """The "min" or "max" of all values, NaN if any is NaN; a rank without values contributes nothing."""
+    """The "min" or "max" of all values, NaN if any is NaN; a rank without values contributes
+    nothing.
+    """
     require_order(kind, values.dtype)
     with np.errstate(all="ignore"):
         found = getattr(values, kind)() if values.size else identity(kind, values.dtype)
@@ -88,11 +102,15 @@ def extreme_of(kind: str, found: Any, dtype: DType) -> Partial:
     """The "min" or "max" over ranks of each rank's own; the result has element type `dtype`."""
     if dtype.kind != "f":
         held = np.dtype({"b": "u1"}.get(dtype.kind, dtype.str))
-        return Partial(np.array([found], held), kind, lambda reduced: cast(reduced[0], dtype), dtype)
+        return Partial(
+            np.array([found], held), kind, lambda reduced: cast(reduced[0], dtype), dtype
+        )
     sign = -1.0 if kind == "min" else 1.0
     has_nan = bool(np.isnan(found))
     pair = np.array([identity(kind, dtype) if has_nan else found, sign * has_nan])
-    return Partial(pair, kind, lambda reduced: cast(np.nan if reduced[1] else reduced[0], dtype), dtype)
+    return Partial(
+        pair, kind, lambda reduced: cast(np.nan if reduced[1] else reduced[0], dtype), dtype
+    )
 
 
 def identity(kind: str, dtype: DType) -> Any:
@@ -108,11 +126,14 @@ def identity(kind: str, dtype: DType) -> Any:
 def require_order(kind: str, dtype: DType) -> None:
     """Refuse min, max and their arg forms for complex numbers, which have no order."""
     if dtype.kind == "c":
-        raise UnsupportedError(f"{kind} of complex values ({dtype}) is not defined; reduce abs(u), u.real or u.imag.")
+        raise UnsupportedError(
+            f"{kind} of complex values ({dtype}) is not defined; reduce abs(u), u.real or u.imag."
+        )
 
 
 def partial(kind: str, values: HostArray, size: int, load: Load | None = None) -> Partial:
-    """This rank's contribution to a reduction of an array of `size` elements of which it owns `values`. Local.
+    """This rank's contribution to a reduction of an array of `size` elements of which it owns
+    `values`. Local.
 
     Parameters
     ----------
@@ -121,7 +142,9 @@ def partial(kind: str, values: HostArray, size: int, load: Load | None = None) -
     """
     if kind in ("min", "max"):
         if size == 0:
-            raise ArrayError(f"{kind} of an array without elements is not defined; check its size first.")
+            raise ArrayError(
+                f"{kind} of an array without elements is not defined; check its size first."
+            )
         return extreme_partial(kind, values)
     if kind in ("any", "all"):
         return truth_partial(kind, values)
@@ -136,7 +159,12 @@ def partial(kind: str, values: HostArray, size: int, load: Load | None = None) -
 
 def cast_sum(total: Any, dtype: DType) -> Any:
     """A total in the element type of the sum; integers wrap as in NumPy."""
-    return cast(np.int64(total) if dtype.kind == "u" and not isinstance(total, np.unsignedinteger) else total, dtype)
+    return cast(
+        np.int64(total)
+        if dtype.kind == "u" and not isinstance(total, np.unsignedinteger)
+        else total,
+        dtype,
+    )
 
 
 def divide(total: Any, count: int) -> Any:
@@ -149,21 +177,33 @@ def squared_deviations(values: HostArray, mean: Any) -> Any:
     """The sum of |x - mean|^2 of owned values, in float64."""
     with np.errstate(all="ignore"):
         deviation = values - mean
-        return np.sum(deviation.real**2 + deviation.imag**2 if deviation.dtype.kind == "c" else deviation**2)
+        return np.sum(
+            deviation.real**2 + deviation.imag**2 if deviation.dtype.kind == "c" else deviation**2
+        )
 
 
 def variance(values: HostArray, size: int, ddof: int, communicator: Communicator) -> Any:
     """The variance of all values by two passes: the mean first. Collective."""
     accumulator = np.result_type(accumulator_of(values.dtype), np.float64)
-    mean = sum_partial(values, lambda total: divide(total, size), accumulator).complete(communicator)
+    mean = sum_partial(values, lambda total: divide(total, size), accumulator).complete(
+        communicator
+    )
     dtype = np.empty(0, mean_type(values.dtype)).real.dtype
     total = squared_deviations(values.astype(accumulator, copy=False), mean)
-    squares = Partial(np.array([total]), "sum", lambda reduced: cast(divide(reduced[0], size - ddof), dtype), dtype)
+    squares = Partial(
+        np.array([total]),
+        "sum",
+        lambda reduced: cast(divide(reduced[0], size - ddof), dtype),
+        dtype,
+    )
     return squares.complete(communicator)
 
 
-def arg_extreme(kind: str, values: HostArray, flat_index: Callable[[int], int], communicator: Communicator) -> Any:
-    """The flat global index of the smallest or largest value; the first of equal ones, the first NaN. Collective.
+def arg_extreme(
+    kind: str, values: HostArray, flat_index: Callable[[int], int], communicator: Communicator
+) -> Any:
+    """The flat global index of the smallest or largest value; the first of equal ones, the first
+    NaN. Collective.
 
     `flat_index` turns a flat index of the owned values into one of the global array.
     """
@@ -176,4 +216,3 @@ def arg_extreme(kind: str, values: HostArray, flat_index: Callable[[int], int], 
     holds = local >= 0 and (mine == best or bool(np.isnan(best) and np.isnan(mine)))
     index = flat_index(local) if holds else np.iinfo(np.int64).max
     return np.int64(communicator.allreduce(np.array([index], np.int64), "min")[0])
-

@@ -21,7 +21,9 @@ def process_grids(ndim: int, largest: Sequence[int] | None = None) -> Iterator[t
 
 
 def refused(kind: type[Exception], text: str, call: Callable[[], Any]) -> None:
-    """The call raises this error with this text in its message, and the same message on all ranks."""
+    """The call raises this error with this text in its message, and the same message on all
+    ranks.
+    """
     try:
         call()
     except kind as error:

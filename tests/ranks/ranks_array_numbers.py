@@ -1,7 +1,7 @@
 """Numbers that have the same bits on any process grid: random fields, exact sums, points.
 
-The reference is the same call on one rank, which every rank makes for itself; that this is right is tested in
-`tests/test_array_*.py`.
+The reference is the same call on one rank, which every rank makes for itself; that this is right is
+tested in `tests/test_array_*.py`.
 """
 
 from __future__ import annotations
