@@ -20,6 +20,9 @@ from distarray.errors import CommunicationError
 if TYPE_CHECKING:
     from types import ModuleType
 
+if launched() is not None:
+    failure.note_exits()
+
 __all__ = ["Communicator", "SerialCommunicator", "child_environment", "default"]
 
 

@@ -7,9 +7,10 @@ traceback, then end the whole job.
 An error that all ranks have (bad input) is printed once: rank 0 prints and ends the job at once,
 the others wait a moment first, during which they are ended if rank 0 failed too.
 
-`sys.exit` is no error to Python's hooks. Whether it ended the program is seen when the interpreter
-exits: the outermost frame then has stopped somewhere else than at a return. The code of a plain
-`raise SystemExit(code)` cannot be seen: use `sys.exit`.
+`sys.exit` is no error to Python's hooks. Its code is noted when it is called; whether it ended the
+program is seen when the interpreter exits: the outermost frame then has stopped somewhere else than
+at a return. What cannot be seen is the code of a plain `raise SystemExit(code)`, and a `sys.exit`
+that was looked up before `note_exits` was called, at the import of the package.
 """
 
 from __future__ import annotations
@@ -31,6 +32,33 @@ _PATIENCE = 2.0
 
 
 @dataclass
+class _LastExit:
+    """Code and place of the last call of `sys.exit`."""
+
+    code: Any = None
+    place: str = ""
+    noted: bool = False
+
+
+_last_exit = _LastExit()
+
+
+def note_exits() -> None:
+    """Note the code of each `sys.exit` from now on. Local."""
+    if _last_exit.noted:
+        return
+    _last_exit.noted = True
+    leave = sys.exit
+
+    def noted_exit(status: Any = None, /) -> NoReturn:
+        _last_exit.code = status
+        _last_exit.place = "".join(traceback.format_stack(sys._getframe(1)))
+        leave(status)
+
+    sys.exit = noted_exit
+
+
+@dataclass
 class _Watch:
     """The hooks of this process and what they need to know."""
 
@@ -41,9 +69,6 @@ class _Watch:
     #: Whether another rank is known to report the same failure.
     silent: bool = False
     process: int = field(default_factory=os.getpid)
-    #: Code and place of the last `sys.exit`.
-    exit_code: Any = None
-    exit_place: str = ""
 
     def fail(self, text: str, code: int) -> None:
         """Print the text with this rank's number, then end all ranks."""
@@ -77,7 +102,8 @@ def install(rank: int, size: int, end_all: Callable[[int], None], *, silent: boo
     watch = _Watch(rank, size, end_all, _outermost_frame(), silent)
     _installed.append(watch)
     _hook_exceptions(watch)
-    _hook_exits(watch)
+    note_exits()
+    atexit.register(_report_exit, watch)
 
 
 def _outermost_frame() -> FrameType | None:
@@ -105,25 +131,13 @@ def _hook_exceptions(watch: _Watch) -> None:
     sys.excepthook = report
 
 
-def _hook_exits(watch: _Watch) -> None:
-    leave = sys.exit
-
-    def noted_exit(status: Any = None, /) -> NoReturn:
-        watch.exit_code = status
-        watch.exit_place = "".join(traceback.format_stack(sys._getframe(1)))
-        leave(status)
-
-    sys.exit = noted_exit
-    atexit.register(_report_exit, watch)
-
-
 def _report_exit(watch: _Watch) -> None:
     """When the interpreter exits: end all ranks if `sys.exit` with an error code is the reason."""
-    code = watch.exit_code
+    code = _last_exit.code
     if code is None or code == 0 or not watch.in_this_process() or not _unwound(watch.outermost):
         return
     number = code if isinstance(code, int) else 1
-    watch.fail(f"sys.exit({code!r}) was called here:\n{watch.exit_place}", number)
+    watch.fail(f"sys.exit({code!r}) was called here:\n{_last_exit.place}", number)
 
 
 def _unwound(frame: FrameType | None) -> bool:

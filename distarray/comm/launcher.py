@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -69,3 +70,9 @@ def child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, 
         for name, value in environment.items()
         if not name.startswith(_PREFIXES) or name.startswith(_KEPT)
     }
+
+
+def mpirun() -> str:
+    """The mpirun beside this Python if there is one, else the one found by the path. Local."""
+    beside = os.path.join(os.path.dirname(sys.executable), "mpirun")
+    return beside if os.path.isfile(beside) else "mpirun"

@@ -349,7 +349,10 @@ class MpiCommunicator:
         with errors.noted():
             file = MPI.File.Open(self._comm, path, mode)
         self.agree(errors.first)
-        for piece in pieces:
+        if mode == MPI.MODE_RDONLY:
+            with errors.noted():
+                _require_length(file.Get_size(), pieces)
+        for piece in pieces if errors.first is None else ():
             parts = _slabs(piece.box, piece.values.itemsize, self._limit)
             rounds = int(self.allreduce(np.array([len(parts)], np.int64), "max")[0])
             for part in parts + [_nothing(piece.box)] * (rounds - len(parts)):
@@ -383,6 +386,16 @@ class _FileErrors:
             )
 
 
+def _require_length(length: int, pieces: Sequence[BlockPiece]) -> None:
+    """Refuse, on all ranks alike, a file that ends within one of the arrays."""
+    end = max(
+        (piece.offset + math.prod(piece.shape) * piece.values.itemsize for piece in pieces),
+        default=0,
+    )
+    if length < end:
+        raise EOFError(f"it has {length} bytes, its arrays end at byte {end}")
+
+
 def _nothing(box: Box) -> Box:
     return Box(box.start, box.start)
 
@@ -411,11 +424,7 @@ def _transfer_slab(file: MPI.File, piece: BlockPiece, box: Box, *, write: bool) 
         file.Set_view(piece.offset, element, view)
         view.Free()
         element.Free()
-    status = MPI.Status()
-    (file.Write_all if write else file.Read_all)([values, MPI.BYTE], status)
-    if status.Get_count(MPI.BYTE) < values.nbytes:
-        end = piece.offset + math.prod(piece.shape) * piece.values.itemsize
-        raise EOFError(f"it ends before byte {end}")
+    (file.Write_all if write else file.Read_all)([values, MPI.BYTE])
 
 
 def _portable(error: Exception, rank: int) -> Exception:
