@@ -1,1 +1,23 @@
+"""The stencil language: from a Python function to code that runs over a block.
 
+Modules in order, each importing only from those above it:
+
+expression   what a kernel computes: immutable nodes, programs
+calls        NumPy functions of expressions and their types
+lowering     functions written in terms of others
+symbols      what a kernel's function handles while it is traced
+values       the state of a trace: values, positions, errors
+access       the state of a trace: reads and writes of arrays
+tracing      a function and its arguments become a program
+language     da.where, da.index, da.coordinate, da.spacing, da.reduce
+analysis     what a program reads, writes and costs
+passes       orders of evaluation
+probing      a program before the first call
+coverage     which points a kernel computes on one rank
+launch       what executors share
+partials     fused reductions of the reference executor
+evaluate     the reference executor, NumPy
+printing     one node as C text
+codegen      whole kernels as C text, with the modules that it names
+compile      text becomes a launch
+"""

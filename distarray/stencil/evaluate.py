@@ -158,20 +158,33 @@ class NumpyLaunch:
                     f"memory from the points {box}; "
                     "widen the halo."
                 )
-        values: Array = memory[np.ix_(*places)]
+        values = _taken(memory, places)
         if node.axis is not None:
             values = values.reshape(-1, *(1,) * (box.ndim - node.axis - 1))
         return values
 
-    def _places(self, node: Read, view: ArrayView, box: Box, position: int, axis: int) -> Array:
+    def _places(
+        self, node: Read, view: ArrayView, box: Box, position: int, axis: int
+    ) -> range | Array:
         """Memory indices that a read visits along one axis."""
-        local = np.arange(box.start[axis], box.stop[axis], dtype=np.int64)
+        first, stop = box.start[axis], box.stop[axis]
         start, source_start = self.geometry.start[axis], view.start[position]
+        moved = view.origin[position] + node.offsets[position]
         if node.relation == FINE:
-            local = 2 * (local + start) - source_start
-        elif node.relation == COARSE:
-            local = (local + start) // 2 - source_start
-        return local + (view.origin[position] + node.offsets[position])
+            moved += 2 * start - source_start
+            return range(2 * first + moved, 2 * stop + moved - 1, 2)
+        if node.relation == COARSE:
+            return np.arange(first + start, stop + start) // 2 + (moved - source_start)
+        return range(first + moved, stop + moved)
+
+
+def _taken(memory: Array, places: Sequence[range | Array]) -> Array:
+    """A copy of the memory at some indices along each axis."""
+    ranges = [place for place in places if isinstance(place, range)]
+    if len(ranges) < len(places):
+        chosen: Array = memory[np.ix_(*map(np.asarray, places))]
+        return chosen
+    return memory[tuple(slice(r.start, r.stop, r.step) for r in ranges)].copy()
 
 
 # ---- arithmetic

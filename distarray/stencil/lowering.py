@@ -135,7 +135,7 @@ def _exp(node: Expression) -> Expression | None:
 
 
 def _absolute(node: Expression) -> Expression | None:
-    return node if not node.weak and as_dtype(node.dtype).kind in "bu" else None
+    return node if not node.weak and as_dtype(node.dtype).kind in "ub" else None
 
 
 def _fabs(node: Expression) -> Expression:

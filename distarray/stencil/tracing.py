@@ -68,7 +68,7 @@ def signature(function: Callable[..., Any]) -> KernelSignature:
 
 
 def _refuse_signature(function: Callable[..., Any], name: str, text: str) -> NoReturn:
-    raise StencilError(f"Kernel {name} {_definition(function)} {text}")
+    raise StencilError(f"Kernel {name}{_definition(function)} {text}")
 
 
 def _definition(function: Callable[..., Any]) -> str:
@@ -76,7 +76,7 @@ def _definition(function: Callable[..., Any]) -> str:
     return (
         ""
         if code is None
-        else f"({os.path.basename(code.co_filename)}, line {code.co_firstlineno})"
+        else f" ({os.path.basename(code.co_filename)}, line {code.co_firstlineno})"
     )
 
 
