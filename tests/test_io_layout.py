@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distarray.comm.base import BlockPiece
+from distarray.comm.serial import SerialCommunicator
 from distarray.errors import FileError
 from distarray.io import hdf5, plain
 from distarray.io.record import (
@@ -25,6 +27,7 @@ from distarray.io.record import (
     name_problem,
     points_of,
 )
+from distarray.regions import Box
 
 GRID = GridRecord(
     cells=(7, 5),
@@ -335,6 +338,31 @@ def test_grid_mismatch() -> None:
     assert GRID.mismatch(other) == "shape (7, 5), the grid has shape (7, 6)"
     other = GridRecord(GRID.cells, GRID.bounds, GRID.axes, GRID.periodic, (None, None))
     assert GRID.mismatch(other) == "other face positions along axis y than the grid"
+
+
+# Blocks in a file.
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> tuple[tuple[int, ...], Box]:
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    pairs = [sorted((draw(st.integers(0, n)), draw(st.integers(0, n)))) for n in shape]
+    return shape, Box(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
+
+
+@given(boxes(), st.sampled_from(["f8", "c8", "?"]))
+def test_any_block_is_written_where_it_belongs(
+    tmp_path_factory: pytest.TempPathFactory, place: tuple[tuple[int, ...], Box], dtype: str
+) -> None:
+    shape, box = place
+    expected = np.zeros(shape, dtype)
+    expected[box.slices()] = values(box.shape, dtype)
+    path = tmp_path_factory.mktemp("blocks") / "a"
+    path.write_bytes(bytes(16 + expected.nbytes + 16))
+    SerialCommunicator().write_blocks(
+        str(path), [BlockPiece(16, shape, box, values(box.shape, dtype))]
+    )
+    assert path.read_bytes() == bytes(16) + expected.tobytes() + bytes(16)
 
 
 # Plain data.

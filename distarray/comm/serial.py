@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import RawIOBase
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,9 +116,10 @@ class SerialCommunicator:
 
     def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
         try:
-            for piece in pieces:
-                _map(path, piece, "r+")[piece.box.slices()] = piece.values
-            _sync(path)
+            with Path(path).open("r+b", buffering=0) as file:
+                for piece in pieces:
+                    _write(file, piece)
+                os.fsync(file.fileno())
         except (OSError, ValueError) as error:
             raise FileError(
                 f"The file {path} cannot be written: {error}; check its folder and free space."
@@ -125,23 +128,33 @@ class SerialCommunicator:
     def read_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
         try:
             for piece in pieces:
-                piece.values[...] = _map(path, piece, "r")[piece.box.slices()]
+                piece.values[...] = _map(path, piece)[piece.box.slices()]
         except (OSError, ValueError) as error:
             raise FileError(
                 f"The file {path} cannot be read: {error}; it may be cut short."
             ) from error
 
 
-def _map(path: str, piece: BlockPiece, mode: Any) -> Values:
+def _write(file: RawIOBase, piece: BlockPiece) -> None:
+    """Write a piece in runs that lie together in the file.
+
+    Through a memory map a full disk would end the process (SIGBUS) instead of raising an error.
+    """
+    values, whole, start = piece.values, piece.shape, piece.box.start
+    if not values.size:
+        return
+    cut = max((axis for axis, n in enumerate(values.shape) if n != whole[axis]), default=0)
+    for index in np.ndindex(values.shape[:cut]):
+        first = (*(a + i for a, i in zip(start, index, strict=False)), *start[cut:])
+        place = int(np.ravel_multi_index(first, whole)) if whole else 0
+        file.seek(piece.offset + place * values.itemsize)
+        rest = values[index].reshape(-1).view(np.uint8).data
+        while rest:
+            rest = rest[file.write(rest) or 0 :]
+
+
+def _map(path: str, piece: BlockPiece) -> Values:
     """The whole array of a piece as it lies in the file; one without elements cannot be mapped."""
     if 0 in piece.shape:
         return np.empty(piece.shape, piece.values.dtype)
-    return np.memmap(path, piece.values.dtype, mode, piece.offset, piece.shape)
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return np.memmap(path, piece.values.dtype, "r", piece.offset, piece.shape)
