@@ -20,6 +20,7 @@ COMMANDS = {
         "distarray.doctor",
         "say what this machine offers and whether the package works on it",
     ),
+    "bench": ("distarray.bench", "measure the package beside a hand-written loop"),
 }
 
 

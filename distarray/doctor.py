@@ -14,11 +14,12 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from distarray import selftest
 from distarray.backends import native
 from distarray.comm import Communicator, child_environment, default
+from distarray.comm.launcher import mpirun
+from distarray.comm.launcher import mpirun
 from distarray.errors import BackendError, DistArrayError
 
 OK, NOTE, FAIL = "ok", "note", "FAIL"
@@ -150,8 +151,7 @@ def available_cores() -> int:
 
 def launcher() -> Iterator[Finding]:
     """Whether mpirun starts ranks that see one another. Local."""
-    mpirun = Path(sys.executable).parent / "mpirun"
-    name = str(mpirun) if mpirun.is_file() else "mpirun"
+    name = mpirun()
     code, output = _child([name, "-n", "2", sys.executable, "-m", "distarray.selftest", "2"])
     if code == 0:
         yield Finding(OK, "mpirun", f"{name} -n 2: {output}")

@@ -17,6 +17,7 @@ from typing import Any
 from distarray.block import Block, HaloReads
 from distarray.boundary import Boundary, BoundaryFill
 from distarray.comm.base import Communicator
+from distarray.errors import BoundaryError
 from distarray.halo.exchange import HaloExchange, PendingExchange
 from distarray.halo.plan import HaloPlan
 
@@ -146,11 +147,18 @@ def _field(reads: FieldReads, block: Block, array: Any = None) -> _Field:
     return _Field(reads.needed, reads.boundary, fill, array)
 
 
-def _read_by_conditions(reads: FieldReads) -> list[_Field]:
+def _read_by_conditions(reads: FieldReads, within: tuple[Boundary, ...] = ()) -> list[_Field]:
     """Fields of the arrays that conditions read to fill the layers of `reads`, innermost first."""
+    if not reads.boundary or not reads.layers:
+        return []
+    if any(reads.boundary.shares(outer) for outer in within):
+        raise BoundaryError(
+            "Custom conditions of two arrays read each other's layers, so neither can be filled first; "
+            "let one of them read owned points only."
+        )
     found: list[_Field] = []
-    if reads.boundary and reads.layers:
-        for array, regions in reads.boundary.other_reads(reads.layers):
-            inner = FieldReads(regions, regions, array.boundary or None)
-            found += [*_read_by_conditions(inner), _field(inner, array.block, array)]
+    for array, regions in reads.boundary.other_reads(reads.layers):
+        inner = FieldReads(regions, regions, array.boundary or None)
+        found += _read_by_conditions(inner, (*within, reads.boundary))
+        found.append(_field(inner, array.block, array))
     return found

@@ -245,6 +245,10 @@ class Boundary(MutableMapping[str, Any]):
 
     # ---- what refreshes and kernels ask
 
+    def shares(self, other: Boundary) -> bool:
+        """Whether both are conditions of one array, as those of its components are. Local."""
+        return self._conditions is other._conditions
+
     @property
     def version(self) -> int:
         """Changed by every assignment, to a number that no boundary had before: a key for plans."""
