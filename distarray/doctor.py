@@ -19,7 +19,6 @@ from distarray import selftest
 from distarray.backends import native
 from distarray.comm import Communicator, child_environment, default
 from distarray.comm.launcher import mpirun
-from distarray.comm.launcher import mpirun
 from distarray.errors import BackendError, DistArrayError
 
 OK, NOTE, FAIL = "ok", "note", "FAIL"
