@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.harness import LAUNCHER_PREFIXES, ROOT
 
@@ -21,6 +22,9 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith(LAUNCHER_PREFIXES)]:
         del os.environ[name]
     os.environ.setdefault("DISTARRAY_CACHE", str(_kernel_cache()))
+    # Times on a busy machine say nothing about an example.
+    settings.register_profile("distarray", deadline=None, print_blob=True)
+    settings.load_profile("distarray")
 
 
 def _kernel_cache() -> Path:
