@@ -249,6 +249,8 @@ class DistArray(NDArrayOperatorsMixin):
     def astype(self, dtype: Any) -> DistArray:
         """A copy with another element type; location, halo and conditions are kept. Collective."""
         result = self._like(dtype)
+        if self.dtype.kind == "c" and result.dtype.kind != "c":
+            raise ArrayError(f"{self!r} cannot become {result.dtype}; convert its real part.")
         with np.errstate(all="ignore"):
             result._owned[...] = self._owned.astype(result.dtype, copy=False)
         result.name = self.name
@@ -349,6 +351,8 @@ class DistArray(NDArrayOperatorsMixin):
         UnsupportedError
             Index arrays, boolean masks or newaxis.
         """
+        if type(index) is int and (view := self._views.get((index,))) is not None:
+            return view
         return indexing.get(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:

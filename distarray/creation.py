@@ -73,8 +73,8 @@ def empty(
 def full(shape: Sequence[int] | int, value: Any, dtype: Any = None, **options: Any) -> DistArray:
     """An array with one value everywhere; options as for `empty`. Collective."""
     array = empty(shape, np.asarray(value).dtype if dtype is None else dtype, **options)
-    array.block.memory[...] = value
-    array._written()
+    array.block.memory[...] = 0
+    array[...] = value
     return array
 
 

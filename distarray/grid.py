@@ -226,8 +226,8 @@ class Grid:
     def full(self, value: Any, *args: Any, **options: Any) -> DistArray:
         """An array with one value everywhere; options as for `empty`. Collective."""
         array = self.empty(*args, **options)
-        array.block.memory[...] = value
-        array._written()
+        array.block.memory[...] = 0
+        array[...] = value
         return array
 
     def from_function(self, function: Callable[..., Any], *args: Any, **options: Any) -> DistArray:

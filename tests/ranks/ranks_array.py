@@ -107,17 +107,18 @@ def test_reductions_of_arrays_with_fewer_blocks_than_ranks() -> None:
 
 
 def compare_reductions(u: da.DistArray, values: np.ndarray[Any, Any]) -> None:
-    axes: list[Any] = [None, *range(u.ndim), -1]
-    axes += itertools.combinations(range(u.ndim), 2)
-    for axis, name in itertools.product(axes, ("sum", "prod", "min", "max", "any", "all", "mean")):
+    single: list[Any] = [None, *range(u.ndim)]
+    pairs = list(itertools.combinations(range(u.ndim), 2))[-2:] if u.ndim > 2 else []
+    names = ["prod", "min", "any", "all", "mean", "argmin", "argmax"]
+    choices = list(itertools.product(single, names))
+    choices += list(itertools.product([*single, *pairs], ("sum", "max")))
+    for axis, name in choices:
         compare(getattr(u, name)(axis=axis), getattr(values, name)(axis=axis))
-    for axis, name in itertools.product(axes, ("var", "std")):
-        compare(getattr(u, name)(axis=axis), getattr(values, name)(axis=axis), 1e-14)
-    for axis, name in itertools.product([None, *range(u.ndim)], ("argmin", "argmax")):
-        compare(getattr(u, name)(axis=axis), getattr(values, name)(axis=axis))
-    for axis in axes:
+    for axis in [*single, *pairs]:
+        compare(u.var(axis=axis), values.var(axis=axis), 1e-14)
         compare(u.sum(axis=axis, reproducible=True), values.sum(axis=axis))
-        compare(u.mean(axis=axis, reproducible=True), values.mean(axis=axis))
+    compare(u.std(axis=-1), values.std(axis=-1), 1e-14)
+    compare(u.mean(axis=0, reproducible=True), values.mean(axis=0))
 
 
 def compare(found: Any, expected: Any, tolerance: float = 0.0) -> None:
