@@ -1,11 +1,14 @@
-"""Sums without rounding: the same bits in any order, on any number of ranks. Pure, but for an optional compiled loop.
+"""Sums without rounding: the same bits in any order, on any number of ranks. Pure, but for an
+optional compiled loop.
 
-A sum of floating-point numbers is kept as *limbs*: int64 digits of weight 2**(32 * l - 1088), wide enough to hold every
-finite float64, two more for carries, and then three counts, of NaN, +infinity and -infinity. Adding limbs, by MPI too,
-adds the sums. The result is rounded once, at the end. Complex sums are two rows of limbs; sums of integers are int64.
+A sum of floating-point numbers is kept as *limbs*: int64 digits of weight 2**(32 * l - 1088), wide
+enough to hold every finite float64, two more for carries, and then three counts, of NaN, +infinity
+and -infinity. Adding limbs, by MPI too, adds the sums. The result is rounded once, at the end.
+Complex sums are two rows of limbs; sums of integers are int64.
 
-Values are taken apart in slices of 32 bits, all numbers of a strip at once: with the unit 2**w of the leading slice,
-trunc(x / 2**w) is exact, and so is what remains of x. A strip needs one pass per slice that its numbers span.
+Values are taken apart in slices of 32 bits, all numbers of a strip at once: with the unit 2**w of
+the leading slice, trunc(x / 2**w) is exact, and so is what remains of x. A strip needs one pass per
+slice that its numbers span.
 """
 
 from __future__ import annotations
@@ -115,7 +118,8 @@ C_SOURCE = (
     + C_HELPERS
     + """
 /* Adds a strided array of four axes, of double or float, to the limbs. */
-void exact_sum(const char *data, const int64_t *n, const int64_t *stride, int64_t single, int64_t *limbs) {
+void exact_sum(const char *data, const int64_t *n, const int64_t *stride, int64_t single,
+               int64_t *limbs) {
   double strip[1024];
   for (int64_t i = 0; i < n[0]; i++) {
     for (int64_t j = 0; j < n[1]; j++)
@@ -148,11 +152,13 @@ def partial_sum(values: Array, load: Callable[[str, str], Any] | None = None) ->
     Parameters
     ----------
     values : array of bool, integers, float32, float64 or complex
-    load : the `load` of a backend for C text; NumPy does the work without it or where nothing compiles.
+    load : the `load` of a backend for C text; NumPy does the work without it or where nothing
+    compiles.
 
     Returns
     -------
-    int64 array: (1,) for integers, (LENGTH,) for floats, (2, LENGTH) for complex numbers; digits are carried.
+    int64 array: (1,) for integers, (LENGTH,) for floats, (2, LENGTH) for complex numbers; digits
+    are carried.
     """
     values = np.asarray(values)
     if values.dtype.kind in "biu":
@@ -172,7 +178,7 @@ def partial_sum(values: Array, load: Callable[[str, str], Any] | None = None) ->
 
 
 def carried(limbs: Limbs) -> Limbs:
-    """The same sum with digits in 0 ... 2**32 - 1 and the sign in the last: one form for one value."""
+    """The same sum in its one form: digits in 0 ... 2**32 - 1, the sign in the last."""
     result = limbs.copy()
     for digit in range(DIGITS - 1):
         carry = result[..., digit] >> _BITS
@@ -189,7 +195,8 @@ def merged(first: Limbs, second: Limbs) -> Limbs:
 def total(limbs: Limbs) -> int | float | complex:
     """The value of a sum, rounded once to float64, ties to even.
 
-    NaN where a NaN or both infinities entered; an infinity where one of them entered or the sum is too large.
+    NaN where a NaN or both infinities entered; an infinity where one of them entered or the sum is
+    too large.
     """
     if limbs.ndim == 2:
         return complex(_rounded(limbs[0]), _rounded(limbs[1]))

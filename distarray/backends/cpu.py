@@ -20,7 +20,8 @@ Array = np.ndarray[Any, Any]
 LINE = 64  # bytes of a cache line
 WAY = 4096  # bytes after which addresses share a set of the first-level cache
 
-#: Lines between the starts of successive allocations, modulo a page: odd, so that arrays take all positions in turn.
+#: Lines between the starts of successive allocations, modulo a page: odd, so that arrays take all
+#: positions in turn.
 _STAGGER = 27
 _allocations = itertools.count()
 
@@ -126,8 +127,9 @@ def padded_strides(
 ) -> tuple[int, ...]:
     """Bytes between neighbours along each axis of components + shape.
 
-    Rows fill whole cache lines, an odd number of them; planes and components are kept from starting at the same
-    position modulo a page, where a store delays the loads of another plane and few sets hold them all.
+    Rows fill whole cache lines, an odd number of them; planes and components are kept from starting
+    at the same position modulo a page, where a store delays the loads of another plane and few sets
+    hold them all.
     """
     full = components + shape
     strides = [itemsize]
@@ -177,7 +179,7 @@ class _Prepared(functools.partial[None]):
 
 
 def _rows(copy: BoxCopy) -> Iterator[list[int]]:
-    """The copy as table rows: axes that run on in both arrays joined, outermost loops beyond the table's unrolled."""
+    """The copy as table rows: contiguous axes joined, loops beyond the table's unrolled."""
     source, target = copy.source, copy.target
     size = source.dtype.itemsize
     loops: list[list[int]] = []  # [extent, source stride, target stride], innermost first
@@ -205,6 +207,6 @@ def _check(copy: BoxCopy) -> None:
     source, target = copy.source, copy.target
     if source.shape != target.shape or source.dtype != target.dtype:
         raise BackendError(
-            f"A copy goes from shape {source.shape}, {source.dtype} to {target.shape}, {target.dtype}; "
-            "both sides must agree."
+            f"A copy goes from shape {source.shape}, {source.dtype} to {target.shape}, "
+            f"{target.dtype}; both sides must agree."
         )

@@ -1,9 +1,9 @@
 """Compile C text once per node and load it: the compiler, its flags and the user's cache.
 
-A cache entry is a shared library followed by its checksum. It appears under a temporary name first and is renamed when
-whole; an entry that is damaged or cannot be loaded counts as absent. One process per node compiles while the others
-wait for its lock. Flags never include -ffast-math or -Ofast: results keep their bits, and no process has its
-floating-point mode changed.
+A cache entry is a shared library followed by its checksum. It appears under a temporary name first
+and is renamed when whole; an entry that is damaged or cannot be loaded counts as absent. One
+process per node compiles while the others wait for its lock. Flags never include -ffast-math or
+-Ofast: results keep their bits, and no process has its floating-point mode changed.
 """
 
 from __future__ import annotations
@@ -30,15 +30,29 @@ from typing import Any
 
 from distarray.errors import BackendError
 
-#: No contraction and no reassociation; integers wrap as in NumPy; errno and traps are not observed, so loops vectorise.
-FLAGS = (
-    "-std=gnu11 -O3 -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv -fno-strict-aliasing"
-).split()
-FAST_FLAGS = "-ffp-contract=fast -fassociative-math -fno-signed-zeros -fno-trapping-math -fno-math-errno".split()
+#: No contraction and no reassociation; integers wrap as in NumPy; errno and traps are not observed,
+#: so loops vectorise.
+FLAGS = [
+    "-std=gnu11",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fopenmp-simd",
+]
+FAST_FLAGS = [
+    "-ffp-contract=fast",
+    "-fassociative-math",
+    "-fno-signed-zeros",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+]
 #: Tried in turn with a small program; a compiler may refuse them.
 NATIVE_FLAGS = ("-march=native", "-mcpu=native")
-#: Vectors as wide as the machine's; GCC and Clang halve them by default on some machines.
-WIDTH_FLAG = "-mprefer-vector-width=512"
 OPENMP_FLAG = "-fopenmp"
 
 _LAUNCHER_PREFIXES = ("PMI", "OMPI_", "PRTE_", "HYDRA_", "MPI_LOCAL", "MPIR_")
@@ -50,7 +64,7 @@ _LIBRARY_VERSION = "1"
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A working compiler. `flags` are the machine's; `openmp` says whether OpenMP programs compile and load."""
+    """A working compiler, flags for this machine, and whether OpenMP programs compile and load."""
 
     command: tuple[str, ...]
     flags: tuple[str, ...]
@@ -88,7 +102,7 @@ def _function(library: ctypes.CDLL, symbol: str) -> Any:
     return function
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _library(source: str, fast: bool, parallel: bool) -> ctypes.CDLL | None:
     tools = toolchain()
     if tools is None:
@@ -110,7 +124,8 @@ def _compile_once(tools: Toolchain, flags: list[str], source: str, path: Path) -
             library = _open(path)
     if library is None:
         raise BackendError(
-            f"The compiled kernel {path} cannot be loaded; remove it and see that its disk has room."
+            f"The compiled kernel {path} cannot be loaded; remove it and see that its disk has "
+            "room."
         )
     return library
 
@@ -124,8 +139,9 @@ def _compile(command: tuple[str, ...], source: str, path: Path) -> None:
         if result is None or result.returncode or not built.exists():
             output = "no output" if result is None else result.stderr.replace(str(text), "kernel.c")
             raise BackendError(
-                f"The compiler {shlex.join(command[:1])} rejected generated C text: {_first_lines(output)}; "
-                "set CC to another compiler, or DISTARRAY_EXECUTOR=numpy to do without."
+                f"The compiler {shlex.join(command[:1])} rejected generated C text: "
+                f"{_first_lines(output)}; set CC to another compiler, or DISTARRAY_EXECUTOR=numpy "
+                "to do without."
             )
         with built.open("ab") as file:
             content = built.read_bytes()
@@ -144,21 +160,22 @@ def _open(path: Path) -> ctypes.CDLL | None:
         return None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def toolchain() -> Toolchain | None:
-    """The first compiler that works, of $CC, cc, gcc, clang and the ziglang wheel; None with one warning. Local."""
+    """The first that works of $CC, cc, gcc, clang and the ziglang wheel; else None. Local."""
     for command in _candidates():
         found = _remembered(command)
         if found is not None:
             if threads() > 1 and not found.openmp:
                 _note(
-                    f"distarray: the compiler {found.command[0]} has no OpenMP; kernels use one thread."
+                    f"distarray: the compiler {found.command[0]} has no OpenMP; kernels use one "
+                    "thread."
                 )
             return found
     if _first_rank():
         warnings.warn(
-            "distarray found no C compiler (CC, cc, gcc, clang, ziglang); kernels run as NumPy, 10 to 20 times slower. "
-            "Install one, or `pip install 'distarray-mpi[compiler]'`.",
+            "distarray found no C compiler (CC, cc, gcc, clang, ziglang); kernels run as NumPy, "
+            "many times slower. Install one, or `pip install 'distarray-mpi[compiler]'`.",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -197,9 +214,7 @@ def _examine(command: tuple[str, ...]) -> Toolchain | None:
     if not _works(command, ()):
         return None
     native = next(((flag,) for flag in NATIVE_FLAGS if _works(command, (flag,))), ())
-    width = (WIDTH_FLAG,) if _works(command, (*native, WIDTH_FLAG)) else ()
-    flags = (*native, *width)
-    return Toolchain(command, flags, _works(command, (*flags, OPENMP_FLAG)))
+    return Toolchain(command, native, _works(command, (*native, OPENMP_FLAG)))
 
 
 def _works(command: tuple[str, ...], flags: tuple[str, ...]) -> bool:
@@ -227,7 +242,7 @@ def _call(command: list[str]) -> subprocess.CompletedProcess[str] | None:
 
 
 def compiler_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the launcher's variables, which would make a child believe that it is a rank."""
+    """The environment without the launcher's variables, which make a child a rank."""
     return {
         name: value
         for name, value in environment.items()
@@ -252,7 +267,7 @@ def cache_folder() -> Path:
     return _checked(chosen)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _checked(name: str) -> Path:
     folder = Path(name)
     try:
@@ -265,8 +280,9 @@ def _checked(name: str) -> Path:
     status = folder.stat()
     if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
         raise BackendError(
-            f"The kernel cache {folder} is owned or writable by others (owner {status.st_uid}, mode "
-            f"{stat.S_IMODE(status.st_mode):04o}); make it yours alone with chmod 700, or set DISTARRAY_CACHE."
+            f"The kernel cache {folder} is owned or writable by others (owner {status.st_uid}, "
+            f"mode {stat.S_IMODE(status.st_mode):04o}); make it yours alone with chmod 700, or set "
+            "DISTARRAY_CACHE."
         )
     return folder
 
@@ -301,7 +317,7 @@ def _identity(command: tuple[str, ...]) -> tuple[str, ...]:
     return (*command, program, str(status.st_size), str(status.st_mtime_ns), version)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _cpu() -> str:
     """What -march=native depends on: the processor's model and features."""
     with contextlib.suppress(OSError):
@@ -326,4 +342,4 @@ def _first_rank() -> bool:
 
 def _note(text: str) -> None:
     if _first_rank():
-        print(text, file=sys.stderr)
+        sys.stderr.write(text + "\n")

@@ -1,7 +1,8 @@
-"""Bind a traced kernel to the memory of one rank: as compiled C, or as NumPy where nothing compiles.
+"""Bind a traced kernel to the memory of one rank: as compiled C, or as NumPy where nothing
+compiles.
 
-Text is made once for equal programs and compiled once for equal text, so tracing a kernel again costs no compilation.
-A launch prepares the arguments of each box once and is then one foreign call.
+Text is made once for equal programs and compiled once for equal text, so tracing a kernel again
+costs no compilation. A launch prepares the arguments of each box once and is then one foreign call.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from distarray.backends.base import Backend
 from distarray.errors import StencilError
 from distarray.regions import Box
 from distarray.stencil import codegen, evaluate
-from distarray.stencil.codegen import Code, Table
+from distarray.stencil.codegen import Code
 from distarray.stencil.expression import Program
+from distarray.stencil.frame import Table
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
 
 Array = np.ndarray[Any, Any]
@@ -33,7 +35,8 @@ _SCALAR_FORMATS = {bool: "q8x", int: "q8x", float: "d8x", complex: "dd"}
 def bind(
     program: Program, arrays: Sequence[ArrayView], geometry: LaunchGeometry, backend: Backend
 ) -> BoundLaunch:
-    """A launch of the program on these arrays: compiled where the backend compiles, else NumPy. Local.
+    """A launch of the program on these arrays: compiled where the backend compiles, else NumPy.
+    Local.
 
     Raises
     ------
@@ -95,16 +98,11 @@ class NativeLaunch:
         )
         self._scalars = bytearray(max(16, self._format.size))
         self._complex = any(kind is complex for _, kind in program.scalars)
-        self._results = [
-            np.empty(accumulator.length, accumulator.dtype)
-            for group in code.accumulators
-            for accumulator in group
-        ]
+        self._results = [accumulator.cleared() for accumulator in code.accumulators]
         self._result_table = np.array(
             [*(result.ctypes.data for result in self._results), 0], np.uint64
         )
         self._calls: dict[tuple[Box, int, int], Any] = {}
-        self.reset_reductions()
 
     def set_scalars(self, values: Sequence[complex]) -> None:
         if self._complex:
@@ -118,28 +116,14 @@ class NativeLaunch:
         call()
 
     def reset_reductions(self) -> None:
-        position = 0
-        for group in self._code.accumulators:
-            for accumulator in group:
-                result = self._results[position]
-                result[:] = 0
-                if accumulator.length == 2:
-                    result[0] = accumulator.identity
-                position += 1
+        for result, accumulator in zip(self._results, self._code.accumulators, strict=True):
+            result[:] = accumulator.cleared()
 
     def partials(self) -> list[Array]:
-        found, position = [], 0
-        for group in self._code.accumulators:
-            parts = self._results[position : position + len(group)]
-            position += len(group)
-            if group[0].length == exact.LENGTH:
-                limbs = exact.carried(np.stack(parts))
-                found.append(limbs if len(group) == 2 else limbs[0])
-            elif len(group) == 2:
-                found.append(parts[0] + 1j * parts[1])
-            else:
-                found.append(parts[0].copy())
-        return found
+        groups: list[list[Array]] = [[] for _ in self._program.reductions]
+        for result, accumulator in zip(self._results, self._code.accumulators, strict=True):
+            groups[accumulator.reduction].append(result)
+        return [_joined(parts) for parts in groups]
 
     def _prepare(self, box: Box, mask: int, colour: int) -> Any:
         """The call for one box, kept for the next time."""
@@ -163,6 +147,14 @@ class NativeLaunch:
         return call
 
 
+def _joined(parts: list[Array]) -> Array:
+    """The partial result of one reduction; of a complex sum from its two parts."""
+    if parts[0].size == exact.LENGTH:
+        limbs = exact.carried(np.stack(parts))
+        return limbs if len(parts) == 2 else limbs[0]
+    return parts[0].copy() if len(parts) == 1 else parts[0] + 1j * parts[1]
+
+
 def _nothing() -> None:
     """An empty box."""
 
@@ -178,7 +170,8 @@ def _flat(values: Sequence[complex], kinds: Sequence[type]) -> list[Any]:
 def _origin(program: Program, number: int, view: ArrayView, geometry: LaunchGeometry) -> int:
     """The address that the kernel calls index 0 of component 0.
 
-    A fine array is read at 2 l + d and a coarse one at global // 2 + d, so their addresses are shifted accordingly.
+    A fine array is read at 2 l + d and a coarse one at global // 2 + d, so their addresses are
+    shifted accordingly.
     """
     array, memory = program.arrays[number], view.memory
     grid = memory.strides[len(array.components) :]
@@ -201,7 +194,7 @@ def _strides(arrays: Sequence[ArrayView]) -> list[int]:
 
 
 class _Table:
-    """Values over the local indices of an axis, as far as the arrays reach; `address` is that of local index 0."""
+    """Values over an axis as far as the arrays reach; `address` is that of local index 0."""
 
     def __init__(self, table: Table, arrays: Sequence[ArrayView], geometry: LaunchGeometry) -> None:
         kind, axis, staggered = table
@@ -229,7 +222,8 @@ def _positions(
         return indices % max(geometry.cells[axis], 1) if geometry.periodic[axis] else indices
     if geometry.axes is None:
         raise StencilError(
-            "A kernel uses da.coordinate or da.spacing on arrays that lie on no grid; create them with a da.Grid."
+            "A kernel uses da.coordinate or da.spacing on arrays that lie on no grid; create them "
+            "with a da.Grid."
         )
     along = geometry.axes[axis]
     found = (

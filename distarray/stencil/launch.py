@@ -1,7 +1,9 @@
-"""What executors share: how a kernel meets the memory of one rank. The NumPy and the C executor are interchangeable.
+"""What executors share: how a kernel meets the memory of one rank. The NumPy and the C executor are
+interchangeable.
 
-Kernels run over boxes of *local indices*, global index minus the first owned cell. Arrays of every location on one
-grid share local indices; arrays of the next finer or coarser grid have their own, with their own start.
+Kernels run over boxes of *local indices*, global index minus the first owned cell. Arrays of every
+location on one grid share local indices; arrays of the next finer or coarser grid have their own,
+with their own start.
 """
 
 from __future__ import annotations
@@ -60,9 +62,9 @@ class BoundLaunch(Protocol):
     def run(self, box: Box, mask: int = -1, colour: int = 0) -> None:
         """Compute a box of local indices. Local.
 
-        Bit k of `mask` activates store k; -1 activates all. A two-colour program computes the points whose global
-        indices have an even (colour 0) or odd (1) sum. Reductions take part where bit 0 is active, or at all points
-        of a program without stores.
+        Bit k of `mask` activates store k; -1 activates all. A two-colour program computes the
+        points whose global indices have an even (colour 0) or odd (1) sum. Reductions take part
+        where bit 0 is active, or at all points of a program without stores.
         """
         ...
 
@@ -73,7 +75,8 @@ class BoundLaunch(Protocol):
     def partials(self) -> list[np.ndarray[Any, Any]]:
         """The reductions over this rank's runs since the reset, one array each. Local.
 
-        sum: one value (float64, complex128 or int64). min, max: value and NaN flag (float64, or int64 and uint64 for
-        integers). Reproducible sum: int64 limbs of `exact`, two rows for a complex value; int64 for integers.
+        sum: one value (float64, complex128 or int64). min, max: value and NaN flag (float64, or
+        int64 and uint64 for integers). Reproducible sum: int64 limbs of `exact`, two rows for a
+        complex value; int64 for integers.
         """
         ...

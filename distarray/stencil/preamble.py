@@ -1,4 +1,5 @@
-"""C helpers that generated kernels call: NumPy's rules where C has others, and the rows of fused reductions. Pure.
+"""C helpers that generated kernels call: NumPy's rules where C has others, and the rows of fused
+reductions. Pure.
 
 Each helper is a template; `text` makes those that a kernel calls, for the types it calls them with.
 """
@@ -16,7 +17,19 @@ _HEADER = """\
 #include <string.h>
 """
 
-# T: the C type, N: its name in NumPy, U: the unsigned type, W: its width in bits, F: the C library's suffix.
+# GCC joins the products and sums of neighbouring parts, re = a c - b d and im = a d + b c, into
+# fused instructions even under -ffp-contract=off (seen with version 12). There must be none, then.
+_UNFUSED = """\
+#if defined __GNUC__ && !defined __clang__
+#ifdef __x86_64__
+#pragma GCC target("no-fma,no-fma4,no-avx512f")
+#else
+#pragma GCC optimize("no-tree-vectorize")
+#endif
+#endif"""
+
+# T: the C type, N: its name in NumPy, U: the unsigned type, W: its width in bits, F: the C
+# library's suffix.
 _ANY = {
     "sign": "static inline T sign_N(T x) { return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x; }",
 }
@@ -40,8 +53,10 @@ static inline T fmod_N(T a, T b) { return b == 0 || (b == (T)-1 && (T)-1 < 0) ? 
     "maximum": "static inline T maximum_N(T a, T b) { return a > b ? a : b; }",
     "fmin": "static inline T fmin_N(T a, T b) { return a < b ? a : b; }",
     "fmax": "static inline T fmax_N(T a, T b) { return a > b ? a : b; }",
-    "left_shift": "static inline T left_shift_N(T a, T b) { return (U)b < W ? (T)((U)a << b) : 0; }",
-    "right_shift": "static inline T right_shift_N(T a, T b) { return (U)b < W ? a >> b : a < 0 ? -1 : 0; }",
+    "left_shift": """\
+static inline T left_shift_N(T a, T b) { return (U)b < W ? (T)((U)a << b) : 0; }""",
+    "right_shift": """\
+static inline T right_shift_N(T a, T b) { return (U)b < W ? a >> b : a < 0 ? -1 : 0; }""",
 }
 _FLOAT = {
     "floor_divide": """\
@@ -71,7 +86,29 @@ static inline T remainder_N(T a, T b) {
     "isfinite": "static inline bool isfinite_N(T x) { return fabsF(x) < INFINITY; }",
 }
 
-# Rows of a fused reduction: n values enter `total`. Eight lanes let sums and extrema use vectors in a fixed order.
+# Functions of the C library that err by three ulp, here with the rounding errors of their last
+# steps put back.
+_CLOSE = {
+    "tanh_float64": """\
+static double tanh_float64(double x) {
+  const double size = fabs(x);
+  if (size > 22) return copysign(1, x);
+  const double t = expm1(2 * size), sum = t + 2, part = sum - t;
+  const double lost = (t - (sum - part)) + (2 - part), quotient = t / sum;
+  return copysign(quotient + (fma(-quotient, sum, t) - quotient * lost) / sum, x);
+}""",
+    "cbrt_float64": """\
+static double cbrt_float64(double x) {
+  const double y = cbrt(x), square = y * y, cube = square * y;
+  if (y == 0 || !(fabs(y) < INFINITY)) return y;
+  if (fabs(x) < 0x1p-900) return 0x1p-100 * cbrt_float64(0x1p300 * x);
+  const double lost = fma(square, y, -cube) + fma(y, y, -square) * y;
+  return y - ((cube - x) + lost) / (3 * square);
+}""",
+}
+
+# Rows of a fused reduction: n values enter `total`. Eight lanes let sums and extrema use vectors in
+# a fixed order.
 _SUM = """\
 static void add_sum_N(T *total, const T *x, int64_t n) {
   T lane[8] = {0};
@@ -79,7 +116,9 @@ static void add_sum_N(T *total, const T *x, int64_t n) {
   for (; i + 8 <= n; i += 8)
     for (int64_t l = 0; l < 8; l++) lane[l] += x[i + l];
   for (; i < n; i++) lane[i % 8] += x[i];
-  *total += ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+  const T low = (lane[0] + lane[1]) + (lane[2] + lane[3]);
+  const T high = (lane[4] + lane[5]) + (lane[6] + lane[7]);
+  *total += low + high;
 }"""
 _EXTREMUM = """\
 static void add_NAME_N(T *total, const T *x, int64_t n) {
@@ -100,20 +139,21 @@ static void add_NAME_N(T *total, const T *x, int64_t n) {
     total[1] = nan[l] != 0 ? 1 : total[1];
   }
 }"""
-_COMPLEX = "typedef struct { T re, im; } N;"
-
 _WIDTHS = ("8", "16", "32", "64")
 _FLOATS = {"float32": ("float", "f"), "float64": ("double", "")}
 
 
-def text(body: str, results: frozenset[str] = frozenset()) -> str:
-    """What must stand above `body`: includes, element types, and the helpers it calls. `results` adds to exact sums."""
-    words = set(re.findall(r"[A-Za-z_]\w*", body))
-    parts = [_HEADER, "union scalar { double real[2]; int64_t integer; };"]
+def text(words: frozenset[str], *, exact_products: bool) -> str:
+    """What stands above a kernel that uses these words: includes, types and helpers.
+
+    `exact_products` keeps a compiler from fusing the products of complex numbers into sums.
+    """
+    parts = [_UNFUSED] if exact_products else []
+    parts += [_HEADER, "union scalar { double real[2]; int64_t integer; };"]
     for name, part in (("complex64", "float"), ("complex128", "double")):
         if name in words:
-            parts.append(_COMPLEX.replace("T", part).replace("N", name))
-    parts += [template for word in sorted(words) if (template := _helper(word)) is not None]
+            parts.append(f"typedef struct {{ {part} re, im; }} {name};")
+    parts += [helper for word in sorted(words) if (helper := _helper(word)) is not None]
     if "exact_add" in words:
         parts.append(C_HELPERS)
     return "\n".join(parts)
@@ -121,6 +161,8 @@ def text(body: str, results: frozenset[str] = frozenset()) -> str:
 
 def _helper(word: str) -> str | None:
     """The definition of a helper by its full name, such as minimum_float64."""
+    if word in _CLOSE:
+        return _CLOSE[word]
     name, _, kind = word.rpartition("_")
     if name == "add_sum":
         return _filled(_SUM, kind)
@@ -129,8 +171,8 @@ def _helper(word: str) -> str | None:
             "SIGN", "<" if name == "add_min" else ">"
         )
         return _filled(template, kind)
-    template = (_FLOAT if kind in _FLOATS else _INTEGER).get(name) or _ANY.get(name)
-    return None if template is None else _filled(template, kind)
+    found = (_FLOAT if kind in _FLOATS else _INTEGER).get(name) or _ANY.get(name)
+    return None if found is None else _filled(found, kind)
 
 
 def _filled(template: str, kind: str) -> str | None:
@@ -142,5 +184,6 @@ def _filled(template: str, kind: str) -> str | None:
         values = {"T": f"{kind}_t", "N": kind, "F": "", "U": f"uint{width}_t", "W": width}
     else:
         return None
-    # Placeholders are single capitals that stand alone, or end a name after _ or a lower-case letter.
+    # Placeholders are single capitals that stand alone, or end a name after _ or a lower-case
+    # letter.
     return re.sub(r"(?<![A-Z])([TNFUW])(?![A-Za-z])", lambda match: values[match[1]], template)

@@ -1,8 +1,8 @@
 """One node of an expression as C text: types, literals, conversions and NumPy functions. Pure.
 
-A value is one piece of text, or two for a complex number, which exists as its real and imaginary part only. Text knows
-how tightly it binds, so that parentheses appear where the order of evaluation needs them and nowhere else: `a + b + c`
-is (a + b) + c in C as in NumPy.
+A value is one piece of text, or two for a complex number, which exists as its real and imaginary
+part only. Text knows how tightly it binds, so that parentheses appear where the order of evaluation
+needs them and nowhere else: `a + b + c` is (a + b) + c in C as in NumPy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.errors import StencilError
-from distarray.stencil.expression import Call, ExpressionType
+from distarray.stencil.calls import as_dtype
+from distarray.stencil.expression import Call
 
 DType = np.dtype[Any]
 
@@ -34,18 +35,7 @@ class Text(NamedTuple):
 
 Value = tuple[Text, ...]
 
-_WEAK: dict[type, DType] = {
-    bool: np.dtype(np.bool_),
-    int: np.dtype(np.int64),
-    float: np.dtype(np.float64),
-    complex: np.dtype(np.complex128),
-}
-_BOOL = _WEAK[bool]
-
-
-def concrete(kind: ExpressionType) -> DType:
-    """The dtype in which a value is computed; that of Python's numbers for one made of scalars alone."""
-    return _WEAK[kind] if isinstance(kind, type) else kind
+_BOOL = np.dtype(np.bool_)
 
 
 def part_type(dtype: DType) -> DType:
@@ -135,8 +125,8 @@ def call(node: Call, operands: tuple[Value, ...]) -> Value:
     StencilError
         C text has no such function for this type.
     """
-    function, operation = node.function, concrete(node.operation_dtype)
-    types = [concrete(argument.dtype) for argument in node.arguments]
+    function, operation = node.function, as_dtype(node.operation_dtype)
+    types = [as_dtype(argument.dtype) for argument in node.arguments]
     if function == "where":
         condition = converted(operands[0], types[0], _BOOL)[0]
         pair = [converted(v, t, operation) for v, t in zip(operands[1:], types[1:], strict=True)]
@@ -150,7 +140,7 @@ def call(node: Call, operands: tuple[Value, ...]) -> Value:
         )
     result = writer(operation, *values)
     produced = _BOOL if function in _TRUTHS else _result_type(function, operation)
-    return converted(result, produced, concrete(node.dtype))
+    return converted(result, produced, as_dtype(node.dtype))
 
 
 def _result_type(function: str, operation: DType) -> DType:
@@ -158,7 +148,8 @@ def _result_type(function: str, operation: DType) -> DType:
 
 
 def _choice(condition: Text, yes: Text, no: Text) -> Text:
-    code = f"{condition.within(CONDITIONAL + 1)} ? {yes.within(CONDITIONAL + 1)} : {no.within(CONDITIONAL)}"
+    above = CONDITIONAL + 1
+    code = f"{condition.within(above)} ? {yes.within(above)} : {no.within(CONDITIONAL)}"
     return Text(code, CONDITIONAL)
 
 
@@ -202,6 +193,17 @@ def _library(name: str) -> Writer:
         return (
             _invocation(name + ("f" if dtype.itemsize == 4 else ""), *(v[0] for v in operands)),
         )
+
+    return write
+
+
+def _transcendental(name: str) -> Writer:
+    """A function of the C library in double, rounded for float, where it errs by several ulp."""
+
+    def write(dtype: DType, *operands: Value) -> Value:
+        double = np.dtype(np.float64)
+        inner = (_cast(v[0], dtype, double) for v in operands)
+        return (_cast(_invocation(_CLOSE.get(name, name), *inner), double, dtype),)
 
     return write
 
@@ -250,6 +252,10 @@ def _divide(left: Text, right: Text) -> Text:
     return _binary("/", PRODUCT, left, right)
 
 
+def _negated(operand: Text) -> Text:
+    return Text(f"-{operand.within(ATOM)}", PREFIX)
+
+
 def _complex_product(_: DType, left: Value, right: Value) -> Value:
     (a, b), (c, d) = left, right
     return (
@@ -286,19 +292,50 @@ def _tests(name: str, sign: str, strength: int) -> Writer:
 
 
 def _complex_size(dtype: DType, operand: Value) -> Value:
-    return (_invocation("hypotf" if part_type(dtype).itemsize == 4 else "hypot", *operand),)
+    return (_transcendental("hypot")(part_type(dtype), *((part,) for part in operand))[0],)
 
 
-_C_NAMES = {
+#: Helpers in place of library functions that err by more than an ulp or two.
+_CLOSE = {"tanh": "tanh_float64", "cbrt": "cbrt_float64"}
+_TRANSCENDENTAL = {
     **{
         name: name
-        for name in "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh hypot cbrt".split()
+        for name in [
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "hypot",
+            "cbrt",
+        ]
     },
-    **{f"arc{name}": f"a{name}" for name in "sin cos tan tan2 sinh cosh tanh".split()},
-    **{name: name for name in "sqrt floor ceil trunc rint copysign".split()},
+    **{f"arc{name}": f"a{name}" for name in ["sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh"]},
     "power": "pow",
 }
-_HELPERS = "floor_divide remainder sign minimum maximum fmin fmax left_shift right_shift isnan isinf isfinite".split()
+_EXACT = ("sqrt", "floor", "ceil", "trunc", "rint", "copysign")
+_HELPERS = [
+    "floor_divide",
+    "remainder",
+    "sign",
+    "minimum",
+    "maximum",
+    "fmin",
+    "fmax",
+    "left_shift",
+    "right_shift",
+    "isnan",
+    "isinf",
+    "isfinite",
+]
 _REAL: dict[str, Writer] = {
     "add": _operator("+", SUM),
     "subtract": _operator("-", SUM),
@@ -323,16 +360,17 @@ _REAL: dict[str, Writer] = {
     "absolute": _absolute,
     "fmod": _c_remainder,
     **{name: _helper(name) for name in _HELPERS},
-    **{name: _library(c_name) for name, c_name in _C_NAMES.items()},
+    **{name: _library(name) for name in _EXACT},
+    **{name: _transcendental(c_name) for name, c_name in _TRANSCENDENTAL.items()},
 }
 _COMPLEX: dict[str, Writer] = {
     "add": _by_parts(_add),
     "subtract": _by_parts(_subtract),
     "multiply": _complex_product,
     "divide": _complex_quotient,
-    "negative": lambda _, operand: tuple(Text(f"-{part.within(ATOM)}", PREFIX) for part in operand),
+    "negative": lambda _, operand: tuple(map(_negated, operand)),
     "absolute": _complex_size,
-    "conjugate": lambda _, operand: (operand[0], Text(f"-{operand[1].within(ATOM)}", PREFIX)),
+    "conjugate": lambda _, operand: (operand[0], _negated(operand[1])),
     "real": lambda _, operand: operand[:1],
     "imag": lambda _, operand: operand[1:],
     "equal": _tests("equal", "&", AND),
@@ -342,14 +380,93 @@ _COMPLEX: dict[str, Writer] = {
     "isfinite": _tests("isfinite", "&", AND),
 }
 _TRUTHS = frozenset(
-    "less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor logical_not "
-    "isnan isinf isfinite".split()
+    [
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "equal",
+        "not_equal",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "logical_not",
+        "isnan",
+        "isinf",
+        "isfinite",
+    ]
 )
 
-#: Words that variables of the text must not take.
+#: Words that variables of the text must not take: C's, its library's, and those of the text itself.
 RESERVED = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true "
-    "false asm typeof main memory layout scalars box results mask part chunk chunks points complex64 complex128 "
-    "isnan isinf isfinite fabs linux unix".split()
-) | frozenset(name + end for name in _C_NAMES.values() for end in ("", "f"))
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "bool",
+        "true",
+        "false",
+        "asm",
+        "typeof",
+        "main",
+        "linux",
+        "unix",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "fabs",
+        "fmod",
+        "memset",
+        "memcpy",
+        "memory",
+        "layout",
+        "scalars",
+        "box",
+        "results",
+        "mask",
+        "extent",
+        "chunk",
+        "chunks",
+        "chunk_begin",
+        "chunk_end",
+        "strip",
+        "strip_end",
+        "count",
+        "place",
+        "first",
+        "l",
+        "complex64",
+        "complex128",
+    ]
+) | frozenset(name + end for name in (*_TRANSCENDENTAL.values(), *_EXACT) for end in ("", "f"))

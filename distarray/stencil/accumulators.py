@@ -1,0 +1,109 @@
+"""Where fused reductions collect: numbers in memory, and the C that adds to them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.exact import LENGTH
+from distarray.stencil import printing
+from distarray.stencil.calls import as_dtype
+from distarray.stencil.expression import Reduction
+
+#: Values that a fused reduction adds at a time, and parts into which it is divided for threads.
+STRIP, CHUNKS = 1024, 64
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """One number, an extremum with its NaN flag, or the limbs of an exact sum.
+
+    `reduction` is the position of the reduction in its program and `name` that of the strip of
+    values it takes; a complex sum has two accumulators.
+    """
+
+    reduction: int
+    kind: str
+    name: str
+    dtype: np.dtype[Any]
+    length: int
+    identity: float
+
+    @property
+    def strip_dtype(self) -> np.dtype[Any]:
+        """The dtype of the values it takes."""
+        return np.dtype(np.float64) if self.exact else self.dtype
+
+    @property
+    def exact(self) -> bool:
+        return self.length == LENGTH
+
+    def cleared(self) -> np.ndarray[Any, Any]:
+        """Memory for it, set to the identity."""
+        memory = np.zeros(self.length, self.dtype)
+        memory[0] = self.identity
+        return memory
+
+    # ---- C text; `part` and `total` name arrays of `length` numbers
+
+    @property
+    def c_type(self) -> str:
+        return printing.type_name(self.dtype)
+
+    def clear(self, part: str) -> str:
+        if self.kind == "sum":
+            return f"memset({part}, 0, sizeof {part});"
+        (identity,) = printing.literal(self.identity, self.dtype)
+        return f"{part}[0] = {identity.code}, {part}[1] = 0;"
+
+    def add(self, part: str) -> str:
+        """Take in the first `count` values of the strip."""
+        if self.exact:
+            return f"exact_add({part}, {self.name}, count);"
+        return f"add_{self.kind}_{self.dtype.name}({part}, {self.name}, count);"
+
+    def merge(self, total: str, part: str) -> list[str]:
+        if self.exact:
+            loop = "for (int64_t l = 0; l < EXACT_LENGTH; l++)"
+            return [f"{loop} {total}[l] += {part}[l];", f"exact_carry({total});"]
+        if self.kind == "sum":
+            return [f"{total}[0] += {part}[0];"]
+        sign = "<" if self.kind == "min" else ">"
+        return [
+            f"{total}[0] = {part}[0] {sign} {total}[0] ? {part}[0] : {total}[0];",
+            f"{total}[1] = {part}[1] != 0 ? 1 : {total}[1];",
+        ]
+
+
+def of_reduction(position: int, reduction: Reduction) -> tuple[Accumulator, ...]:
+    """The accumulators of a reduction: two for a complex sum, else one."""
+    dtype = as_dtype(reduction.value.dtype)
+    number = _number(dtype, reduction.kind)
+    length, identity = _extent(reduction, number)
+    if length == LENGTH:
+        number = np.dtype(np.int64)
+    ends = ("_re", "_im") if dtype.kind == "c" else ("",)
+    return tuple(
+        Accumulator(position, reduction.kind, f"strip{position}{end}", number, length, identity)
+        for end in ends
+    )
+
+
+def _number(dtype: np.dtype[Any], kind: str) -> np.dtype[Any]:
+    """The dtype in which values of this dtype are reduced."""
+    if dtype.kind in "fc":
+        return np.dtype(np.float64)
+    return np.dtype(np.uint64 if dtype == np.uint64 and kind != "sum" else np.int64)
+
+
+def _extent(reduction: Reduction, number: np.dtype[Any]) -> tuple[int, float]:
+    """Length and identity of an accumulator."""
+    if reduction.kind == "sum":
+        return (LENGTH if reduction.reproducible and number.kind == "f" else 1), 0
+    least = reduction.kind == "min"
+    if number.kind == "f":
+        return 2, np.inf if least else -np.inf
+    limits = np.iinfo(number)
+    return 2, int(limits.max if least else limits.min)

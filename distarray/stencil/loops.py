@@ -1,0 +1,216 @@
+"""The loops of a C kernel around the assignments at a point. Pure.
+
+Without reductions: plain loops, the first shared among threads, the last vectorised. With them the
+first axis is divided into a fixed number of chunks with accumulators of their own, so that bits do
+not depend on the number of threads; the last axis is divided into strips, whose values are
+collected by the vectorised loop and then added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distarray.stencil import printing
+from distarray.stencil.accumulators import CHUNKS, STRIP, Accumulator
+from distarray.stencil.body import Body
+from distarray.stencil.calls import as_dtype
+from distarray.stencil.frame import Frame
+from distarray.stencil.writing import Lines, words
+
+#: Points below which threads cost more than they save.
+_PARALLEL_POINTS = 32768
+
+
+class Loops:
+    """The loops of one function; `masked` for the one that computes selected outputs."""
+
+    def __init__(self, frame: Frame, accumulators: Sequence[Accumulator], *, masked: bool) -> None:
+        self._frame = frame
+        self._program = frame.program
+        self._accumulators = accumulators
+        self._masked = masked
+        self._text = Lines(depth=1)
+        self._last = frame.ndim - 1
+
+    def write(self) -> list[str]:
+        """The lines of the loops."""
+        before, point = self._masked_point() if self._masked else self._whole_point()
+        rows = list(self._frame.row_declarations(words(point)))
+        before[self._last] = rows + before[self._last]
+        self._text.add(*before[0])
+        if self._accumulators:
+            self._chunks(before, point)
+        else:
+            self._nest(before, point)
+        return self._text.lines
+
+    # ---- what happens at a point
+
+    def _whole_point(self) -> tuple[list[list[str]], list[str]]:
+        """Assignments outside the innermost loop, by level, and the lines within it."""
+        values = [store.value for store in self._program.stores]
+        body = Body(self._frame, [*values, *(r.value for r in self._program.reductions)])
+        lines = body.lines[-1] + self._collected(body, "place")
+        direct = len(self._program.stores) == 1 and as_dtype(values[0].dtype).kind != "c"
+        writes = []
+        for number in range(len(values)):
+            for target, text, kind in self._outputs(body, number):
+                if direct:
+                    writes.append(f"{target} = {text};")
+                else:
+                    name = self._frame.names.take(f"new_{number}")
+                    lines.append(f"const {kind} {name} = {text};")
+                    writes.append(f"{target} = {name};")
+        return body.lines[:-1], lines + writes
+
+    def _outputs(self, body: Body, number: int) -> list[tuple[str, str, str]]:
+        """Element, value and type of each part of an output."""
+        store = self._program.stores[number]
+        dtype = self._program.arrays[store.parameter].dtype
+        value = body.value(store.value)
+        value = printing.converted(value, as_dtype(store.value.dtype), dtype)
+        kind = printing.type_name(dtype)
+        pairs = zip(self._targets(number), value, strict=True)
+        return [(target, text.code, kind) for target, text in pairs]
+
+    def _targets(self, number: int) -> list[str]:
+        store = self._program.stores[number]
+        element = f"{self._frame.row(store.parameter, store.component)}[{self._frame.loops[-1]}]"
+        if self._program.arrays[store.parameter].dtype.kind == "c":
+            return [f"{element}.re", f"{element}.im"]
+        return [element]
+
+    def _collected(self, body: Body, place: str) -> list[str]:
+        """Values of the reductions, put into their strips."""
+        lines, parts = [], [0] * len(self._program.reductions)
+        for accumulator in self._accumulators:
+            node = self._program.reductions[accumulator.reduction].value
+            text = body.value(node)[parts[accumulator.reduction]]
+            parts[accumulator.reduction] += 1
+            part = printing.part_type(as_dtype(node.dtype))
+            (value,) = printing.converted((text,), part, accumulator.strip_dtype)
+            lines.append(f"{accumulator.name}[{place}] = {value.code};")
+        return lines
+
+    def _masked_point(self) -> tuple[list[list[str]], list[str]]:
+        """Each active output from its own reads; all values before the first write."""
+        text = Lines()
+        names = [self._declared(text, number) for number in range(len(self._program.stores))]
+        for number, store in enumerate(self._program.stores):
+            reduced = [r.value for r in self._program.reductions] if number == 0 else []
+            body = Body(self._frame, [store.value, *reduced], flat=True)
+            text.open(f"if (mask & {1 << number})")
+            text.add(*body.lines[-1])
+            pairs = zip(names[number], self._outputs(body, number), strict=True)
+            text.add(*(f"{name} = {value};" for name, (_, value, _) in pairs))
+            if reduced:
+                text.add(*self._collected(body, "count"), "count++;")
+            text.close()
+        for number, own in enumerate(names):
+            parts = zip(self._targets(number), own, strict=True)
+            writes = " ".join(f"{target} = {name};" for target, name in parts)
+            text.add(f"if (mask & {1 << number}) {{ {writes} }}")
+        return [[] for _ in range(self._frame.ndim)], text.lines
+
+    def _declared(self, text: Lines, number: int) -> list[str]:
+        """Variables for the parts of an output."""
+        dtype = self._program.arrays[self._program.stores[number].parameter].dtype
+        names = [self._frame.names.take(f"new_{number}") for _ in self._targets(number)]
+        text.add(f"{printing.type_name(dtype)} {', '.join(f'{name} = 0' for name in names)};")
+        return names
+
+    # ---- loops
+
+    def _nest(self, before: list[list[str]], point: list[str]) -> None:
+        for axis in range(self._last):
+            if axis == 0:
+                self._share("parallel for schedule(static)")
+            self._loop(axis)
+            self._text.add(*before[axis + 1])
+        loop = self._frame.loops[-1]
+        self._line(f"{loop}_begin", f"{loop}_end", point, shared=self._last == 0)
+        self._text.close(self._last)
+
+    def _share(self, directive: str) -> None:
+        """Divide the next loop among threads if it is worth it."""
+        points = " * ".join(f"({loop}_end - {loop}_begin)" for loop in self._frame.loops)
+        self._text.add(f"#pragma omp {directive} if ({points} > {_PARALLEL_POINTS})")
+
+    def _loop(self, axis: int, begin: str = "", end: str = "") -> None:
+        loop = self._frame.loops[axis]
+        begin, end = begin or f"{loop}_begin", end or f"{loop}_end"
+        self._text.open(f"for (int64_t {loop} = {begin}; {loop} < {end}; {loop}++)")
+
+    def _line(self, begin: str, end: str, point: list[str], *, shared: bool = False) -> None:
+        """The innermost loop, over all points or over those of one colour."""
+        text, loop = self._text, self._frame.loops[-1]
+        if self._program.colours > 1:
+            sum_of_others = " + ".join([*self._frame.loops[:-1], begin])
+            colour = f"box[{2 * self._frame.ndim + 1}]"
+            text.add(f"const int64_t first = {begin} + (({sum_of_others} + {colour}) & 1);")
+        if not self._masked and shared:
+            self._share("parallel for simd")
+        elif not self._masked:
+            text.add("#pragma omp simd")
+        if self._program.colours > 1:
+            text.open(f"for (int64_t place = 0; place < ({end} - first + 1) / 2; place++)")
+            text.add(f"const int64_t {loop} = first + 2 * place;")
+        else:
+            text.open(f"for (int64_t {loop} = {begin}; {loop} < {end}; {loop}++)")
+            if self._accumulators and not self._masked:
+                text.add(f"const int64_t place = {loop} - {begin};")
+        text.add(*point)
+        text.close()
+
+    # ---- reductions
+
+    def _chunks(self, before: list[list[str]], point: list[str]) -> None:
+        text, loop = self._text, self._frame.loops[0]
+        text.add(f"const int64_t extent = {loop}_end - {loop}_begin;")
+        text.add(f"const int64_t chunks = extent < {CHUNKS} ? extent : {CHUNKS};")
+        parts = [f"part{number}" for number in range(len(self._accumulators))]
+        for part, a in zip(parts, self._accumulators, strict=True):
+            text.add(f"{a.c_type} {part}[{CHUNKS}][{a.length}];")
+        self._share("parallel for schedule(static)")
+        text.open("for (int64_t chunk = 0; chunk < chunks; chunk++)")
+        for part, a in zip(parts, self._accumulators, strict=True):
+            text.add(a.clear(f"{part}[chunk]"))
+        self._chunk(before, point, parts)
+        text.close()
+        text.open("for (int64_t chunk = 0; chunk < chunks; chunk++)")
+        for number, (part, a) in enumerate(zip(parts, self._accumulators, strict=True)):
+            text.add(*a.merge(f"(({a.c_type} *)results[{number}])", f"{part}[chunk]"))
+        text.close()
+
+    def _chunk(self, before: list[list[str]], point: list[str], parts: list[str]) -> None:
+        """Loops over the points of one chunk of the first axis."""
+        first, inner = self._frame.loops[0], self._frame.loops[-1]
+        begin = f"{first}_begin + extent * chunk / chunks"
+        end = f"{first}_begin + extent * (chunk + 1) / chunks"
+        if self._last == 0:
+            self._text.add(f"const int64_t chunk_begin = {begin}, chunk_end = {end};")
+            self._strips("chunk_begin", "chunk_end", point, parts)
+            return
+        for axis in range(self._last):
+            self._loop(axis, *((begin, end) if axis == 0 else ()))
+            self._text.add(*before[axis + 1])
+        self._strips(f"{inner}_begin", f"{inner}_end", point, parts)
+        self._text.close(self._last)
+
+    def _strips(self, begin: str, end: str, point: list[str], parts: list[str]) -> None:
+        """The innermost loop in pieces, the values of each piece added at its end."""
+        text = self._text
+        text.open(f"for (int64_t strip = {begin}; strip < {end}; strip += {STRIP})")
+        text.add(f"const int64_t strip_end = strip + {STRIP} < {end} ? strip + {STRIP} : {end};")
+        for accumulator in self._accumulators:
+            text.add(f"{printing.type_name(accumulator.strip_dtype)} {accumulator.name}[{STRIP}];")
+        if self._masked:
+            text.add("int64_t count = 0;")
+        self._line("strip", "strip_end", point)
+        if not self._masked:
+            every = self._program.colours == 1
+            points = "strip_end - strip" if every else "(strip_end - first + 1) / 2"
+            text.add(f"const int64_t count = {points};")
+        for part, accumulator in zip(parts, self._accumulators, strict=True):
+            text.add(accumulator.add(f"{part}[chunk]"))
+        text.close()

@@ -1,0 +1,739 @@
+"""Compiled kernels against the NumPy executor and independent NumPy, to the bit."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from distarray import exact
+from distarray.backends.cpu import CpuBackend
+from distarray.geometry import AxisGeometry
+from distarray.regions import Box
+from distarray.stencil import calls, codegen, compile, evaluate, language, tracing
+from distarray.stencil.expression import ArrayParameter
+from distarray.stencil.launch import ArrayView, LaunchGeometry
+
+BACKEND = CpuBackend()
+HALO = 2
+
+
+def parameter(name, dtype="f8", components=(), ndim=2, level=0):
+    return ArrayParameter(name, np.dtype(dtype), components, (False,) * ndim, level=level)
+
+
+def profile(name, axis, dtype="f8"):
+    return ArrayParameter(name, np.dtype(dtype), (), None, profile_axis=axis)
+
+
+def values_of(shape, dtype, rng, special=True):
+    """Values of all magnitudes and signs, with the special ones among floats."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        values = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+        small = rng.integers(0 if dtype.kind == "u" else -4, 5, shape).astype(dtype)
+        return np.where(rng.random(shape) < 0.5, small, values)
+    if dtype.kind == "c":
+        values = np.empty(shape, dtype)
+        values.real = values_of(shape, values.real.dtype, rng, special)
+        values.imag = values_of(shape, values.real.dtype, rng, special)
+        return values
+    values = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)
+    if special:
+        chosen = rng.choice([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -2.0, 5e-324, 1e300], shape)
+        values = np.where(rng.random(shape) < 0.3, chosen, values)
+    with np.errstate(over="ignore", under="ignore"):
+        return values.astype(dtype)
+
+
+class Case:
+    """A kernel with arrays for both executors."""
+
+    def __init__(
+        self, function, parameters, cells, *, scalars=(), start=None, special=True, **options
+    ):
+        kinds = {name: type(value) for name, value in dict(scalars).items()}
+        geometry_axes = options.pop("axes", None)
+        periodic = options.pop("periodic", (False,) * len(cells))
+        self.program = tracing.trace(
+            function, parameters, kinds, options.pop("statics", {}), ndim=len(cells), **options
+        )
+        self.cells = cells
+        start = start or (0,) * len(cells)
+        self.geometry = LaunchGeometry(start, tuple(4 * n for n in cells), periodic, geometry_axes)
+        rng = np.random.default_rng(5)
+        self.views = [self._view(p, rng, special) for p in parameters]
+        self.scalars = tuple(dict(scalars)[name] for name, _ in self.program.scalars)
+
+    def _view(self, p, rng, special):
+        if p.staggered is None:
+            extents, start = [self.cells[p.profile_axis]], [self.geometry.start[p.profile_axis]]
+        else:
+            extents, start = list(self.cells), list(self.geometry.start)
+        if p.level > 0:
+            extents, start = [2 * n for n in extents], [2 * s for s in start]
+        if p.level < 0:
+            extents, start = [n // 2 + 1 for n in extents], [-(-s // 2) for s in start]
+        shape = tuple(n + 2 * HALO for n in extents)
+        memory = BACKEND.allocate(p.components, shape, (HALO,) * len(shape), p.dtype)
+        memory[...] = values_of(memory.shape, p.dtype, rng, special)
+        return ArrayView(memory, (HALO,) * len(shape), tuple(start))
+
+    @property
+    def box(self):
+        return Box.of_shape(self.cells)
+
+    def run(self, way, runs):
+        """Final array contents and partial results of one executor."""
+        views = [ArrayView(self._copy(v.memory), v.origin, v.start) for v in self.views]
+        launch = (
+            evaluate.bind(self.program, views, self.geometry)
+            if way == "numpy"
+            else compile.bind(self.program, views, self.geometry, BACKEND)
+        )
+        assert isinstance(launch, compile.NativeLaunch) == (way == "compiled")
+        launch.reset_reductions()
+        launch.set_scalars(self.scalars)
+        for run in runs:
+            launch.run(*run)
+        return [view.memory.copy() for view in views], launch.partials()
+
+    def _copy(self, memory):
+        shape = memory.shape
+        copy = BACKEND.allocate((), shape, (HALO,) * len(shape), memory.dtype)
+        copy[...] = memory
+        return copy
+
+    def agree(self, *runs):
+        """Both executors leave the same bits; gives the compiled results."""
+        runs = runs or ((self.box,),)
+        arrays, partials = self.run("numpy", runs)
+        compiled, compiled_partials = self.run("compiled", runs)
+        for one, other in zip(arrays, compiled, strict=True):
+            same_bits(one, other)
+        return compiled, partials, compiled_partials
+
+
+def same_bits(one, other):
+    """Equal bits, all NaN alike; zeros may differ in sign only where a caller removed it."""
+    assert one.dtype == other.dtype
+    if one.dtype.kind == "c":
+        same_bits(one.real.copy(), other.real.copy())
+        same_bits(one.imag.copy(), other.imag.copy())
+    else:
+        np.testing.assert_array_equal(one, other)
+        if one.dtype.kind == "f":
+            numbers = ~np.isnan(one)
+            np.testing.assert_array_equal(np.signbit(one[numbers]), np.signbit(other[numbers]))
+
+
+def diffuse(u, new, *, r):
+    around = sum(u.shift(axis, n) for axis in range(3) for n in (1, -1))
+    new[0, 0, 0] = u[0, 0, 0] + r * (around - 6.0 * u[0, 0, 0])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_diffusion_agrees_with_numpy_slices(dtype):
+    case = Case(
+        diffuse,
+        [parameter("u", dtype, ndim=3), parameter("new", dtype, ndim=3)],
+        (5, 6, 37),
+        scalars={"r": 0.1},
+        special=False,
+    )
+    (u, new), _, _ = case.agree()
+    i = slice(HALO, -HALO)
+    neighbours = [
+        u[tuple(slice(HALO + n, u.shape[a] - HALO + n) if a == axis else i for a in range(3))]
+        for axis in range(3)
+        for n in (1, -1)
+    ]
+    r = u.real.dtype.type(0.1)
+    expected = u[i, i, i] + r * (
+        sum(neighbours[1:], 0 + neighbours[0]) - u.real.dtype.type(6) * u[i, i, i]
+    )
+    np.testing.assert_array_equal(new[i, i, i], expected)
+    outside = new.copy()
+    outside[i, i, i] = case.views[1].memory[i, i, i]
+    np.testing.assert_array_equal(outside, case.views[1].memory)
+
+
+BINARY = [
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "minimum",
+    "maximum",
+    "fmin",
+    "fmax",
+    "copysign",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+]
+UNARY = [
+    "negative",
+    "absolute",
+    "sqrt",
+    "sign",
+    "floor",
+    "ceil",
+    "trunc",
+    "rint",
+    "logical_not",
+    "isnan",
+    "isinf",
+    "isfinite",
+]
+BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"]
+NUMBERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]
+COMPLEX = ["add", "subtract", "multiply", "divide", "equal", "not_equal"]
+
+
+def _result(name, *dtypes):
+    function = getattr(np, name)
+    return np.asarray(function(*(np.ones(1, d) for d in dtypes))).dtype
+
+
+def _zeros_lose_sign(arrays):
+    return [array + 0.0 if array.dtype.kind == "f" else array for array in arrays]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("name", BINARY)
+def test_function_of_two_agrees(name, dtype):
+    out = _result(name, dtype, dtype)
+    if out == np.float16:
+        pytest.skip("NumPy computes this in float16, which kernels do not have")
+
+    def kernel(a, b, new):
+        new[0, 0] = getattr(np, name)(a[0, 0], b[0, 0])
+
+    case = Case(
+        kernel, [parameter("a", dtype), parameter("b", dtype), parameter("new", out)], (9, 70)
+    )
+    if name in ("minimum", "maximum", "fmin", "fmax"):
+        arrays, _ = case.run("numpy", [(case.box,)])
+        compiled, _ = case.run("compiled", [(case.box,)])
+        for one, other in zip(_zeros_lose_sign(arrays), _zeros_lose_sign(compiled), strict=True):
+            np.testing.assert_array_equal(one, other)
+    else:
+        case.agree()
+
+
+@pytest.mark.parametrize("dtype", [d for d in NUMBERS if d[0] != "f"])
+@pytest.mark.parametrize("name", BITWISE)
+def test_bit_operation_agrees(name, dtype):
+    def kernel(a, b, new):
+        new[0, 0] = getattr(np, name)(a[0, 0], b[0, 0]) ^ ~a[0, 0]
+
+    Case(
+        kernel, [parameter("a", dtype), parameter("b", dtype), parameter("new", dtype)], (9, 70)
+    ).agree()
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("name", UNARY)
+def test_function_of_one_agrees(name, dtype):
+    out = _result(name, dtype)
+    if out == np.float16:
+        pytest.skip("NumPy computes this in float16, which kernels do not have")
+
+    def kernel(a, new):
+        new[0, 0] = getattr(np, name)(a[0, 0])
+
+    Case(kernel, [parameter("a", dtype), parameter("new", out)], (9, 70)).agree()
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_function_of_two_agrees(name, dtype):
+    def kernel(a, b, new):
+        new[0, 0] = getattr(np, name)(a[0, 0], b[1, -1])
+
+    case = Case(
+        kernel,
+        [
+            parameter("a", dtype),
+            parameter("b", dtype),
+            parameter("new", _result(name, dtype, dtype)),
+        ],
+        (9, 70),
+    )
+    case.agree()
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_complex_functions_of_one_agree(dtype):
+    def kernel(a, b, new, size, flag):
+        z = a[0, 0]
+        new[0, 0] = -z * np.conjugate(b[0, 1]) + 2j * z.imag - z.real
+        size[0, 0] = abs(z)
+        flag[0, 0] = np.isnan(z) | np.isinf(b[0, 0])
+
+    real = f"f{np.dtype(dtype).itemsize // 2}"
+    parameters = [
+        parameter("a", dtype),
+        parameter("b", dtype),
+        parameter("new", dtype),
+        parameter("size", real),
+        parameter("flag", "?"),
+    ]
+    Case(kernel, parameters, (9, 70)).agree()
+
+
+@pytest.mark.parametrize("name", sorted(calls.TRANSCENDENTAL))
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_transcendental_functions_agree_within_two_ulp(name, dtype):
+    two = getattr(np, name).nin == 2
+
+    def kernel(a, b, new):
+        new[0, 0] = getattr(np, name)(*((a[0, 0], b[0, 0]) if two else (a[0, 0],)))
+
+    case = Case(
+        kernel,
+        [parameter("a", dtype), parameter("b", dtype), parameter("new", dtype)],
+        (9, 70),
+        special=False,
+    )
+    for view in case.views[:2]:
+        view.memory[...] = np.random.default_rng(6).uniform(0.05, 0.95, view.memory.shape)
+        if name == "arccosh":
+            view.memory[...] += 1
+    (_, _, one), _ = case.run("numpy", [(case.box,)])
+    (_, _, other), _ = case.run("compiled", [(case.box,)])
+    np.testing.assert_array_max_ulp(one, other, 2)
+
+
+def test_every_function_of_the_language_is_tested():
+    tested = {
+        *BINARY,
+        *UNARY,
+        *BITWISE,
+        *COMPLEX,
+        "invert",
+        "real",
+        "imag",
+        "conjugate",
+        "where",
+        *calls.TRANSCENDENTAL,
+    }
+    assert calls.PRIMITIVES <= tested
+
+
+@pytest.mark.parametrize("source", ["?", *NUMBERS])
+@pytest.mark.parametrize("target", ["?", *NUMBERS, "c8", "c16"])
+def test_conversions_agree(source, target):
+    def kernel(a, new):
+        new[0, 0] = a[0, 0].astype(target)
+
+    case = Case(
+        kernel,
+        [parameter("a", source), parameter("new", target)],
+        (9, 70),
+        special=target[0] not in "iu",
+    )
+    if source[0] == "f" and target[0] in "iu":
+        # Out of range the result is not defined, in NumPy or in C.
+        case.views[0].memory[...] = np.abs(case.views[0].memory) % 100
+    case.agree()
+
+
+@pytest.mark.parametrize("dtype", ["i4", "f4", "f8", "c16"])
+def test_where_and_scalars_of_every_kind(dtype):
+    def kernel(a, new, *, x, n, flag):
+        yes = np.where(flag, a[0, 0] * n, a[0, 0] - n)
+        new[0, 0] = np.where((a[1, 0].real > x) & ~(a[0, 1].real == 0), yes, a[0, -1]).astype(dtype)
+
+    case = Case(
+        kernel,
+        [parameter("a", dtype), parameter("new", dtype)],
+        (9, 70),
+        scalars={"x": 0.25, "n": 3, "flag": True},
+        special=False,
+    )
+    case.agree()
+
+
+def test_complex_scalars():
+    def kernel(a, new, *, z, r):
+        new[0, 0] = z * a[0, 0] / (r + z)
+
+    Case(
+        kernel,
+        [parameter("a", "c16"), parameter("new", "c16")],
+        (9, 70),
+        scalars={"z": 1.5 - 2j, "r": 3.0},
+    ).agree()
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3, 4])
+def test_any_number_of_axes(ndim):
+    def kernel(u, new):
+        new.__setitem__((0,) * ndim, sum(u.shift(axis, n) for axis in range(ndim) for n in (1, -2)))
+
+    Case(
+        kernel, [parameter("u", ndim=ndim), parameter("new", ndim=ndim)], (3, 4, 5, 21)[-ndim:]
+    ).agree()
+
+
+def positions(u, new):
+    new[0, 0] = (
+        u[0, 0] * language.coordinate("y")
+        + language.spacing("x", "x") * language.coordinate("x", "x")
+        + language.index(0) // 2 % 3
+        + language.index("y") * language.spacing("y")
+    )
+
+
+@pytest.mark.parametrize("periodic", [(False, False), (True, True)])
+@pytest.mark.parametrize("stretched", [False, True])
+def test_positions_and_indices(periodic, stretched):
+    cells = (12, 280)
+    faces = [np.linspace(0, 1, n + 1) ** 1.5 if stretched else None for n in cells]
+    axes = tuple(
+        AxisGeometry(n, 0.0, 1.0, p, f) for n, p, f in zip(cells, periodic, faces, strict=True)
+    )
+    case = Case(
+        positions,
+        [parameter("u"), parameter("new")],
+        (3, 70),
+        axes=axes,
+        periodic=periodic,
+        start=(3, 210),
+    )
+    case.agree((Box((-1, -1), (4, 70)),))
+
+
+def test_positions_without_a_grid_are_an_error():
+    case = Case(positions, [parameter("u"), parameter("new")], (3, 70))
+    with pytest.raises(
+        compile.StencilError, match=r"da.coordinate or da.spacing on arrays that lie on no grid"
+    ):
+        compile.bind(case.program, case.views, case.geometry, BACKEND)
+
+
+@pytest.mark.parametrize("start", [(0, 0), (3, 5), (4, 7)])
+def test_fine_coarse_and_profiles(start):
+    def kernel(u, fine, coarse, row, column, new):
+        new[0, 0] = (
+            u[0, 1]
+            + 0.25 * (fine.fine[0, 0] + fine.fine[1, -1] - fine.fine[-1, 1])
+            + coarse.coarse[0, 0] * coarse.coarse[-1, 1]
+            + row[1] * column[-1]
+        )
+
+    parameters = [
+        parameter("u"),
+        parameter("fine", level=1),
+        parameter("coarse", level=-1),
+        profile("row", 0),
+        profile("column", 1),
+        parameter("new"),
+    ]
+    Case(kernel, parameters, (6, 71), start=start, special=False).agree()
+
+
+def test_components_are_separate_arrays():
+    def kernel(U, S):
+        U[0][0, 0] = U[1][1, 0] + U[2][0, 1] * S[1, 0][0, 0]
+        S[0, 1][0, 0] = U[0][0, 0] - S[1, 1][0, -1]
+
+    Case(
+        kernel, [parameter("U", components=(3,)), parameter("S", components=(2, 2))], (5, 40)
+    ).agree()
+
+
+def test_swap_computes_all_values_before_any_write():
+    def kernel(a, b):
+        old = a[0, 0]
+        a[0, 0] = b[0, 0]
+        b[0, 0] = old
+
+    case = Case(kernel, [parameter("a"), parameter("b")], (5, 40), special=False)
+    i = slice(HALO, -HALO)
+    (a, b), _, _ = case.agree()
+    np.testing.assert_array_equal(a[i, i], case.views[1].memory[i, i])
+    np.testing.assert_array_equal(b[i, i], case.views[0].memory[i, i])
+
+
+def test_complex_value_in_place_uses_its_old_parts():
+    def kernel(z):
+        z[0, 0] = z[0, 0] * 1j
+
+    case = Case(kernel, [parameter("z", "c16")], (5, 40), special=False)
+    (z,), _, _ = case.agree()
+    i = slice(HALO, -HALO)
+    np.testing.assert_array_equal(z[i, i], case.views[0].memory[i, i] * 1j)
+
+
+def several(u, v, w, p):
+    u[0, 0] = p[0, 0] - p[-1, 0] + 1.0
+    v[0, 0] = p[0, 0] - p[0, -1] * language.index(0)
+    w[0, 0] = u[0, 0] * 2.0 + v[0, 0]
+
+
+@pytest.mark.parametrize("mask", range(8))
+def test_masks_select_outputs(mask):
+    case = Case(several, [parameter(n) for n in "uvwp"], (5, 40), special=False)
+    compiled, _, _ = case.agree((Box((1, 2), (4, 33)), mask))
+    for bit, (array, view) in enumerate(zip(compiled, case.views, strict=False)):
+        if bit == 3 or not mask >> bit & 1:
+            np.testing.assert_array_equal(array, view.memory)
+
+
+@pytest.mark.parametrize("mask", [-1, 0, 1])
+def test_masks_of_one_output(mask):
+    def kernel(u, new):
+        new[0, 0] = u[0, 0]
+        return language.reduce.sum(u[0, 0])
+
+    case = Case(kernel, [parameter("u"), parameter("new")], (5, 40), special=False)
+    _, partials, compiled = case.agree((case.box, mask))
+    np.testing.assert_allclose(compiled[0], partials[0], rtol=1e-12)
+    assert (compiled[0] == 0).all() == (mask == 0)
+
+
+@pytest.mark.parametrize("colour", [0, 1])
+@pytest.mark.parametrize("start", [(0, 0, 0), (1, 0, 2), (1, 3, 1)])
+def test_colours_in_place(colour, start):
+    def kernel(u, *, w):
+        around = sum(u.shift(axis, n) for axis in range(3) for n in (1, -1))
+        u[0, 0, 0] = (1.0 - w) * u[0, 0, 0] + w * around / 6.0
+        return language.reduce.max(abs(around)), language.reduce.sum(around, reproducible=True)
+
+    case = Case(
+        kernel,
+        [parameter("u", ndim=3)],
+        (4, 5, 43),
+        scalars={"w": 1.2},
+        start=start,
+        colours=2,
+        special=False,
+    )
+    box = Box((0, 1, 3), (4, 5, 42))
+    (u,), partials, compiled = case.agree((box, -1, colour))
+    np.testing.assert_array_equal(compiled[0], partials[0])
+    np.testing.assert_array_equal(compiled[1], partials[1])
+    changed = np.argwhere(u != case.views[0].memory) - HALO
+    assert len(changed)
+    assert ((changed.sum(axis=1) + sum(start)) % 2 == colour).all()
+
+
+def all_reductions(u, v):
+    value = u[0, 0] - 2 * v[0, 1]
+    return (
+        language.reduce.sum(value),
+        language.reduce.sum(value, reproducible=True),
+        language.reduce.min(value),
+        language.reduce.max(value),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "i8", "u8"])
+@pytest.mark.parametrize("shape", [(70,), (1, 1), (5, 1100), (130, 7)])
+def test_reductions(dtype, shape):
+    ndim = len(shape)
+
+    def kernel(u, v):
+        value = u.shift(0, 0) - 2 * v.shift(ndim - 1, 1)
+        reduce = language.reduce
+        return (
+            reduce.sum(value),
+            reduce.sum(value, reproducible=True),
+            reduce.min(value),
+            reduce.max(value),
+        )
+
+    case = Case(
+        kernel,
+        [parameter("u", dtype, ndim=ndim), parameter("v", dtype, ndim=ndim)],
+        shape,
+        special=False,
+    )
+    half = shape[0] // 2
+    runs = [(case.box.with_axis(0, 0, half),), (case.box.with_axis(0, half, shape[0]),)]
+    _, partials, compiled = case.agree(*runs)
+    scale = 1 if dtype[0] in "iu" else 1e6
+    np.testing.assert_allclose(compiled[0], partials[0], rtol=1e-12, atol=1e-10 * scale)
+    for one, other in zip(partials[1:], compiled[1:], strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(exact.carried(one) if one.size > 2 else one, other)
+
+
+def test_complex_sums():
+    def kernel(u):
+        return language.reduce.sum(u[0, 0]), language.reduce.sum(u[0, 0], reproducible=True)
+
+    case = Case(kernel, [parameter("u", "c16")], (5, 40), special=False)
+    _, partials, compiled = case.agree()
+    assert compiled[0].dtype == np.complex128
+    np.testing.assert_allclose(compiled[0], partials[0], rtol=1e-12)
+    assert exact.total(compiled[1]) == exact.total(partials[1])
+
+
+@pytest.mark.parametrize("place", [0, 1, 2900])
+def test_nan_is_flagged_and_extrema_are_those_of_the_numbers(place):
+    def kernel(u):
+        return language.reduce.min(u[0]), language.reduce.max(u[0])
+
+    case = Case(kernel, [parameter("u", ndim=1)], (3000,), special=False)
+    numbers = np.delete(case.views[0].memory[HALO:-HALO].copy(), place)
+    case.views[0].memory[HALO + place] = np.nan
+    _, partials, compiled = case.agree()
+    assert compiled[0].tolist() == [numbers.min(), 1.0]
+    assert compiled[1].tolist() == [numbers.max(), 1.0]
+    np.testing.assert_array_equal(compiled, partials)
+
+
+def test_reductions_start_at_the_identity_and_reset():
+    case = Case(all_reductions, [parameter("u"), parameter("v")], (3, 8), special=False)
+    launch = compile.bind(case.program, case.views, case.geometry, BACKEND)
+    launch.run(case.box)
+    launch.reset_reductions()
+    total, limbs, least, greatest = launch.partials()
+    assert total == 0
+    assert not limbs.any()
+    assert least.tolist() == [np.inf, 0]
+    assert greatest.tolist() == [-np.inf, 0]
+
+
+def test_reduction_enters_with_the_first_output():
+    def kernel(u, v):
+        u[0, 0] = 1.0
+        v[0, 0] = 2.0
+        return language.reduce.sum(3.0 + 0 * u[0, 0], reproducible=True)
+
+    case = Case(kernel, [parameter("u"), parameter("v")], (4, 10), special=False)
+    for mask, count in ((1, 40), (2, 0), (3, 40), (-1, 40)):
+        _, _, (limbs,) = case.agree((case.box, mask))
+        assert exact.total(limbs) == 3.0 * count
+
+
+@pytest.mark.parametrize("threads", ["2", "3"])
+def test_threads_do_not_change_bits(threads, monkeypatch):
+    def kernel(u, new):
+        new[0, 0] = u[0, 1] * u[1, 0] - u[0, 0] / 3.0
+        reduce = language.reduce
+        return (
+            reduce.sum(new[0, 0]),
+            reduce.sum(new[0, 0], reproducible=True),
+            reduce.max(new[0, 0]),
+        )
+
+    case = Case(kernel, [parameter("u"), parameter("new")], (300, 400), special=False)
+    one = case.run("compiled", [(case.box,)])
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    several = case.run("compiled", [(case.box,)])
+    for a, b in zip(itertools.chain(*one), itertools.chain(*several), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_one_array_under_two_names():
+    def kernel(a, b, new):
+        b[0, 0] = a[0, 0] + 1.0
+        new[0, 0] = a[0, 0] * 2.0
+
+    case = Case(kernel, [parameter(n) for n in ("a", "b", "new")], (5, 40), special=False)
+    before = case.views[0].memory.copy()
+    views = [case.views[0], case.views[0], case.views[2]]
+    launch = compile.bind(case.program, views, case.geometry, BACKEND)
+    launch.run(case.box)
+    i = slice(HALO, -HALO)
+    np.testing.assert_array_equal(views[0].memory[i, i], before[i, i] + 1.0)
+    np.testing.assert_array_equal(views[2].memory[i, i], before[i, i] * 2.0)
+
+
+def test_words_of_c_may_name_arrays_and_scalars():
+    def kernel(double, i, new, exp, *, register, j, box):
+        new[0, 0] = double[0, 0] + i[0, 0] * np.exp(exp[0, 0] * 0.0) + register * j - box
+
+    names = ["double", "i", "new", "exp"]
+    Case(
+        kernel,
+        [parameter(n) for n in names],
+        (3, 8),
+        scalars={"register": 1.0, "j": 2.0, "box": 3.0},
+        special=False,
+    ).agree()
+
+
+def test_letters_outside_ascii_may_name_arrays():
+    def kernel(ρ, ρ_new):
+        ρ_new[0, 0] = 2.0 * ρ[0, 0]
+
+    Case(kernel, [parameter("ρ"), parameter("ρ_new")], (3, 8)).agree()
+
+
+def test_equal_programs_share_their_text():
+    parameters = [parameter("u", ndim=3), parameter("new", ndim=3)]
+    programs = [tracing.trace(diffuse, parameters, {"r": float}, {}, ndim=3) for _ in range(2)]
+    assert codegen.generate(programs[0]) is codegen.generate(programs[1])
+
+
+def test_text_is_what_a_person_would_write():
+    parameters = [parameter("u", ndim=3), parameter("new", ndim=3)]
+    text = codegen.source(tracing.trace(diffuse, parameters, {"r": float}, {}, ndim=3))
+    assert "for (int64_t k = k_begin; k < k_end; k++)" in text
+    assert "u[k + u_s0] + u[k - u_s0]" in text
+    assert "restrict" in text
+
+
+def test_common_values_are_computed_once_and_far_out():
+    def kernel(u, new, *, r):
+        a = np.sqrt(u[0, 0])
+        new[0, 0] = a * a + r * r * language.coordinate("x")
+
+    text = codegen.source(
+        tracing.trace(kernel, [parameter("u"), parameter("new")], {"r": float}, {}, ndim=2)
+    )
+    assert text.count("sqrt(") == 1
+    outside, _, inside = text.partition("for (int64_t i")
+    assert "r * r" in outside
+    row, _, _ = inside.partition("for (int64_t j")
+    assert "centre_0[i]" in row
+
+
+def test_rows_that_are_not_contiguous_run_as_numpy():
+    case = Case(
+        lambda u, new: new.__setitem__((0, 0), u[0, 1]), [parameter("u"), parameter("new")], (3, 8)
+    )
+    views = [ArrayView(v.memory[:, ::2], (1, 1), v.start) for v in case.views]
+    launch = compile.bind(case.program, views, case.geometry, BACKEND)
+    assert isinstance(launch, evaluate.NumpyLaunch)
+
+
+def test_executor_numpy_is_honoured(monkeypatch):
+    case = Case(several, [parameter(n) for n in "uvwp"], (5, 40))
+    monkeypatch.setenv("DISTARRAY_EXECUTOR", "numpy")
+    assert isinstance(
+        compile.bind(case.program, case.views, case.geometry, BACKEND), evaluate.NumpyLaunch
+    )
+
+
+def test_fast_kernels_stay_close():
+    case = Case(
+        diffuse,
+        [parameter("u", ndim=3), parameter("new", ndim=3)],
+        (5, 6, 37),
+        scalars={"r": 0.1},
+        special=False,
+        fast=True,
+    )
+    (_, exactly), _ = case.run("numpy", [(case.box,)])
+    (_, fast), _ = case.run("compiled", [(case.box,)])
+    np.testing.assert_allclose(fast, exactly, rtol=1e-9, atol=1e-9)
