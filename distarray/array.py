@@ -259,9 +259,14 @@ class DistArray(NDArrayOperatorsMixin):
         return result
 
     def _take_conditions(self, other: DistArray) -> None:
-        if other._boundary and self.grid is not None:
+        if not other._boundary or self.grid is None or other.grid is None:
+            return
+        if self.grid.geometry is other.grid.geometry:
             self._boundary = other._boundary.copy_to(self.layout)
-            self._boundary.attach(self.block)
+        else:
+            axes = self.grid.geometry
+            self._boundary = Boundary(self.layout, axes, self.grid.axes, other._boundary)
+        self._boundary.attach(self.block)
 
     def fill(self, value: Any) -> None:
         """Set every owned value. Collective."""

@@ -106,6 +106,16 @@ def test_coarsen() -> None:
     assert not grid.same_as(da.Grid((8, 5)))
 
 
+def test_conditions_follow_to_a_coarser_grid() -> None:
+    grid = da.Grid((8, 8))
+    u = grid.ones(location="x", boundary={"x-": da.Dirichlet(3.0), "y+": da.Neumann(1.0)})
+    coarse = grid.coarsen().empty_like(u)
+    assert (coarse.shape, coarse.location) == ((5, 4), "x")
+    assert list(coarse.boundary) == ["x-", "y+"]
+    coarse.fill(1.0)
+    assert_array_equal(coarse.gather()[:, 0], [3.0, 1.0, 1.0, 1.0, 1.0])
+
+
 ERRORS: dict[str, tuple[type[Exception], str]] = {
     "da.Grid(())": (da.GridError, "one or more whole numbers"),
     "da.Grid((4, 0))": (da.GridError, "at least 1"),
