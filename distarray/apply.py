@@ -3,11 +3,13 @@
 A call looks up, or makes, the plan for its arrays (`applyplan.ApplyPlan`), which then
 
 1. begins to exchange the halo regions that the kernel reads and that are stale;
-2. computes the core, the points whose reads are all owned, in tiles, letting messages progress between them;
+2. computes the core, the points whose reads are all owned, in tiles, letting messages progress
+between them;
 3. finishes the exchange and fills stale boundary layers;
 4. computes the remainder.
 
-Where that measures faster, steps 2 and 4 are joined after 3. A two-colour kernel does all of this for each colour.
+Where that measures faster, steps 2 and 4 are joined after 3. A two-colour kernel does all of this
+for each colour.
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ MOST_PLANS = 128
 
 
 class StencilKernel:
-    """A function of array values around one point, applied to all points of its outputs. Made by `stencil`.
+    """A function of array values around one point, applied to all points of its outputs. Made by
+    `stencil`.
 
-    Calling it is Collective. It computes each output on all points whose own reads are available: owned, halo, or
-    boundary layers of a condition; other points keep their value.
+    Calling it is Collective. It computes each output on all points whose own reads are available:
+    owned, halo, or boundary layers of a condition; other points keep their value.
 
     Attributes
     ----------
@@ -77,14 +80,17 @@ class StencilKernel:
         for name in self._static:
             if name not in self._signature.scalars:
                 raise StencilError(
-                    f"Kernel {self.name} marks {name!r} as static, which is none of its keyword-only parameters "
-                    f"({', '.join(self._signature.scalars) or 'it has none'}); put it behind a * in the definition."
+                    f"Kernel {self.name} marks {name!r} as static, which is none of its "
+                    "keyword-only parameters "
+                    f"({', '.join(self._signature.scalars) or 'it has none'}); put it behind a * "
+                    "in the definition."
                 )
         if self.colours not in (1, 2):
             raise StencilError(f"Kernel {self.name} has colours={self.colours!r}; use 1 or 2.")
         if "overlap" in self._signature.scalars:
             raise StencilError(
-                f"Kernel {self.name} names a scalar 'overlap', which is an option of apply; choose another name."
+                f"Kernel {self.name} names a scalar 'overlap', which is an option of apply; "
+                "choose another name."
             )
 
     # ---- running
@@ -105,7 +111,8 @@ class StencilKernel:
         time : float, optional
             Where boundary functions are evaluated; also a scalar of the kernel if it names `time`.
         overlap : bool, optional
-            Whether the core is computed while messages are under way; by default as it measures faster.
+            Whether the core is computed while messages are under way; by default as it measures
+            faster.
         **scalars : number or Pending
             Values of the keyword-only parameters.
 
@@ -125,7 +132,9 @@ class StencilKernel:
     def prepare(
         self, arrays: Sequence[Any], scalars: dict[str, Any], time: float | None = None
     ) -> tuple[ApplyPlan, list[Any]]:
-        """The plan for these arguments, kept for the next call, and the values of the symbolic scalars. Collective."""
+        """The plan for these arguments, kept for the next call, and the values of the symbolic
+        scalars. Collective.
+        """
         values, kinds, statics = self._sort_scalars(scalars, time)
         try:
             key = (kinds, statics, *[array.key for array in arrays])
@@ -166,7 +175,8 @@ class StencilKernel:
         for name, array in zip(self._signature.arrays, arrays, strict=False):
             if not hasattr(array, "key"):
                 raise StencilError(
-                    f"Kernel {self.name} gets {name} of type {type(array).__name__}; pass a DistArray, or a profile "
+                    f"Kernel {self.name} gets {name} of type {type(array).__name__}; pass a "
+                    "DistArray, or a profile "
                     "of a grid."
                 ) from None
         raise self._wrong_count(len(arrays)) from None
@@ -174,7 +184,8 @@ class StencilKernel:
     def _wrong_count(self, count: int) -> StencilError:
         expected = self._signature.arrays
         return StencilError(
-            f"Kernel {self.name} takes {len(expected)} arrays ({', '.join(expected)}), but got {count}; pass one for each."
+            f"Kernel {self.name} takes {len(expected)} arrays ({', '.join(expected)}), but got "
+            f"{count}; pass one for each."
         )
 
     # ---- what it reads and costs
@@ -191,7 +202,9 @@ class StencilKernel:
 
     @property
     def bytes_per_cell(self) -> float:
-        """Memory traffic per cell: each component once if read and once if written, in bytes. Local."""
+        """Memory traffic per cell: each component once if read and once if written, in bytes.
+        Local.
+        """
         return analysis.bytes_per_cell(self._described())
 
     @property
@@ -209,7 +222,8 @@ class StencilKernel:
         """
         if language != "c":
             raise StencilError(
-                f"Kernel {self.name} has no source in the language {language!r}; this version generates 'c'."
+                f"Kernel {self.name} has no source in the language {language!r}; this version "
+                "generates 'c'."
             )
         if not arrays:
             return codegen.source(self._described())
@@ -268,11 +282,13 @@ class StencilKernel:
             hash(statics)
         except KeyError as error:
             raise StencilError(
-                f"Kernel {self.name} needs the scalar {error}, which was not given; call it with {error.args[0]}=value."
+                f"Kernel {self.name} needs the scalar {error}, which was not given; call it with "
+                f"{error.args[0]}=value."
             ) from None
         except TypeError:
             raise StencilError(
-                f"Kernel {self.name} got static values {statics!r}, which cannot be told apart by a hash; pass numbers, strings or tuples."
+                f"Kernel {self.name} got static values {statics!r}, which cannot be told apart by "
+                "a hash; pass numbers, strings or tuples."
             ) from None
         if given:
             raise StencilError(
@@ -291,7 +307,8 @@ class StencilKernel:
             if isinstance(value, abstract):
                 return kind(value), kind
         raise StencilError(
-            f"Kernel {self.name} got {name}={value!r} of type {type(value).__name__}; a scalar must be a number."
+            f"Kernel {self.name} got {name}={value!r} of type {type(value).__name__}; a scalar "
+            "must be a number."
         )
 
     # ---- tracing
@@ -368,7 +385,7 @@ _ABSTRACT_KINDS: tuple[tuple[Any, WeakKind], ...] = (
 
 
 def _memory(array: Any) -> tuple[Hashable, tuple[int, ...]]:
-    """What tells the memory of an argument from that of others, and the components already chosen."""
+    """What tells the memory of an argument from others, and the components already chosen."""
     if isinstance(array, Profile):
         return array.key, ()
     return array.block.serial, array.component_prefix
@@ -384,7 +401,9 @@ def _distinct_grids(fields: Sequence[DistArray]) -> list[DistArray]:
 
 
 def _level(reference: DistArray, array: Any) -> int | None:
-    """0 for arrays placed alike, 1 if `array` lies on the next finer grid, -1 on the next coarser, None if unrelated."""
+    """0 for arrays placed alike, 1 if `array` lies on the next finer grid, -1 on the next coarser,
+    None if unrelated.
+    """
     if reference.grid is None or array.grid is None:
         alike = (
             reference.grid is array.grid
@@ -403,7 +422,8 @@ def _parameters(
         level = _level(reference, array)
         if level is None:
             raise StencilError(
-                f"Kernel {kernel} got arrays of different grids: {name} is {array!r}, beside {reference!r}; "
+                f"Kernel {kernel} got arrays of different grids: {name} is {array!r}, beside "
+                f"{reference!r}; "
                 "use arrays of one grid, or of grids related by coarsen()."
             )
         if isinstance(array, Profile):
@@ -440,10 +460,11 @@ def stencil(
     Parameters
     ----------
     static : sequence of str
-        Scalars that keep their plain Python values while the function is traced, one trace per value.
+        Scalars that keep their plain Python values while the function is traced, one trace per
+        value.
     colours : {1, 2}
-        2 computes points of even global index sum first, then the others, and lets each pass read the other colour
-        in place.
+        2 computes points of even global index sum first, then the others, and lets each pass read
+        the other colour in place.
     fast : bool
         Permit contraction and reassociation of floating-point operations in this kernel alone.
 

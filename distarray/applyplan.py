@@ -1,37 +1,31 @@
 """What one kernel does to one set of arrays: made once, replayed by every call.
 
-A plan holds the refresh of what is read, the compiled launch bound to the arrays' memory, and the boxes to run over.
-It keeps no block alive: blocks are passed to `run`.
+A plan holds the refresh of what is read, the compiled launch bound to the arrays' memory, and the
+boxes to run over. It keeps no block alive: blocks are passed to `run`.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
 import time as clock
-from collections.abc import Iterator, Sequence
-from operator import add
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from distarray import fused, spans
-from distarray.block import Block, Component, HaloReads, reads_of_offsets
-from distarray.boundary.face import HIGH, LOW
-from distarray.errors import StencilError
+from distarray.block import Block, Component
+from distarray.extents import extents_of, free_boxes
+from distarray.kernelreads import field_reads
 from distarray.pending import Pending, begin
 from distarray.profile import Profile
-from distarray.refresh import FieldReads, Refresh
+from distarray.refresh import Refresh
 from distarray.regions import Box
 from distarray.stencil import compile as compiler
 from distarray.stencil.coverage import (
-    Extent,
-    Extents,
     common_core,
     computed_boxes,
     partition,
     tiles,
 )
-from distarray.layout import Layout
-from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read, walk
+from distarray.stencil.expression import Program
 from distarray.stencil.launch import ArrayView, LaunchGeometry
 
 if TYPE_CHECKING:
@@ -39,14 +33,16 @@ if TYPE_CHECKING:
 
 Offsets = tuple[int, ...]
 
-#: The core is cut into at most MOST_TILES slabs of about LEAST_TILE cells, between which messages progress.
+#: The core is cut into at most MOST_TILES slabs of about LEAST_TILE cells, between which messages
+#: progress.
 LEAST_TILE, MOST_TILES = 32768, 16
 
 
 class OverlapChoice:
-    """Whether computing the core during the exchange pays for one plan: both ways are timed in its first calls. Local.
+    """Whether computing the core during the exchange pays for one plan. Local.
 
-    Ranks may choose differently, since the messages are the same either way.
+    Both ways are timed in its first calls. Ranks may choose differently, since the messages are the
+    same either way.
     """
 
     TRIALS = 4  # timed calls each way, after one call of each to warm up
@@ -73,7 +69,7 @@ class ApplyPlan:
     def __init__(
         self,
         program: Program,
-        arguments: Sequence[DistArray | Profile],
+        arguments: Sequence[Any],
         grid_array: DistArray,
     ) -> None:
         self.program = program
@@ -81,14 +77,9 @@ class ApplyPlan:
         owned = grid_array.block.owned
         self._start = owned.start
         self._communicator = grid_array.communicator
-        fields = [_field_reads(program, n, arguments[n], arguments) for n in self._arrays]
-        _check_reach(
-            program,
-            [program.arrays[n].name for n in self._arrays],
-            [arguments[n] for n in self._arrays],
-            fields,
-        )
-        self._refresh = Refresh(fields, self.blocks(arguments), self._communicator)
+        blocks = self.blocks(arguments)
+        fields = [field_reads(program, number, arguments) for number in self._arrays]
+        self._refresh = Refresh(fields, blocks, self._communicator)
         self._launch = compiler.bind(
             program,
             [_view(argument) for argument in arguments],
@@ -103,22 +94,17 @@ class ApplyPlan:
             }
         )
         self._choice = OverlapChoice()
-        blocks = self.blocks(arguments)
-        self._may_overlap = not self._refresh.fills_from(blocks, [blocks[n] for n, _ in self._writes])
-        self._conditions = [
-            (n, arguments[n].boundary, arguments[n].boundary.version)
-            for n in self._arrays
-            if arguments[n].boundary is not None
-        ]
-        self._others = [
-            (array, array.boundary, array.boundary.version) for array in self._refresh.others
-        ]
+        self._may_overlap = not self._refresh.fills_from(
+            blocks, [blocks[n] for n, _ in self._writes]
+        )
+        self._conditions = [_version(argument) for argument in arguments]
+        self._others = [(array, _version(array)) for array in self._refresh.others]
 
     def _cut(self, arguments: Sequence[Any]) -> None:
         """The boxes to run over: all at once, or the core in tiles and the remainder."""
-        program, extents = self.program, _extents(arguments)
+        program, extents = self.program, extents_of(arguments)
         targets = [
-            _free(arguments[store.parameter], store.component) for store in program.stores
+            free_boxes(arguments[store.parameter], store.component) for store in program.stores
         ] or [(extents(0, ()).owned,)]
         self.computed = computed_boxes(program, extents, targets, self._start)
         owned_only = computed_boxes(program, extents, targets, self._start, owned_only=True)
@@ -129,29 +115,25 @@ class ApplyPlan:
 
     def fits(self, arguments: Sequence[Any]) -> bool:
         """Whether the conditions of the arrays are those the plan was made with. Local."""
-        for number, boundary, version in self._conditions:
-            now = arguments[number].boundary
-            if now is not boundary or now.version != version:
-                return False
-        return all(
-            a.boundary is boundary and boundary.version == version
-            for a, boundary, version in self._others
+        return [_version(argument) for argument in arguments] == self._conditions and all(
+            _version(array) == version for array, version in self._others
         )
 
     def uncomputed(
         self, arguments: Sequence[Any], position: int
     ) -> dict[Component, list[Box] | None]:
-        """Where the stores to one argument do not reach, by component: boxes of local indices. Local.
+        """Boxes of local indices that the stores to one argument do not reach, by component. Local.
 
-        None if a component is computed at all points that may be written, on every rank; all ranks agree on that.
+        None if a component is computed at all points that may be written, on every rank; all ranks
+        agree on that.
         """
         if not any(store.parameter == position for store in self.program.stores):
             return {}
         everywhere = computed_boxes(
             self.program,
-            _extents(arguments, whole=True),
+            extents_of(arguments, whole=True),
             [
-                _free(arguments[store.parameter], store.component, whole=True)
+                free_boxes(arguments[store.parameter], store.component, whole=True)
                 for store in self.program.stores
             ],
             (0,) * self.program.ndim,
@@ -159,9 +141,9 @@ class ApplyPlan:
         left: dict[Component, list[Box] | None] = {}
         for store, found, here in zip(self.program.stores, everywhere, self.computed, strict=True):
             if store.parameter == position:
-                (writable,) = _free(arguments[position], store.component, whole=True)
+                (writable,) = free_boxes(arguments[position], store.component, whole=True)
                 complete = found[0].contains(writable)
-                free = _free(arguments[position], store.component)
+                free = free_boxes(arguments[position], store.component)
                 left[store.component] = None if complete else _without(free, here)
         return left
 
@@ -176,7 +158,9 @@ class ApplyPlan:
         time: float | None,
         overlap: bool | None,
     ) -> tuple[Pending, ...]:
-        """Refresh what is stale, compute, note what was written, and start the reductions. Collective."""
+        """Refresh what is stale, compute, note what was written, and start the reductions.
+        Collective.
+        """
         blocks = self.blocks(arguments)
         launch = self._launch
         launch.set_scalars(scalars)
@@ -219,6 +203,12 @@ class ApplyPlan:
             self._choice.record(overlapped, clock.perf_counter() - began)
 
 
+def _version(argument: Any) -> int | None:
+    """The version of an argument's conditions, which no others share; None without any."""
+    boundary = argument.boundary
+    return None if boundary is None else boundary.version
+
+
 def _component(arguments: Sequence[Any], store: Any) -> Component:
     return (*arguments[store.parameter].component_prefix, *store.component)
 
@@ -238,160 +228,8 @@ def _geometry(array: DistArray) -> LaunchGeometry:
     )
 
 
-def _extents(arguments: Sequence[Any], *, whole: bool = False) -> Extents:
-    """What this rank (or one that owned the whole domain) holds of each component of the arguments."""
-
-    @functools.cache
-    def extent(number: int, component: Component) -> Extent:
-        argument = arguments[number]
-        if isinstance(argument, Profile):
-            return _profile_extent(argument, whole)
-        return _array_extent(argument, component, whole)
-
-    return extent
-
-
-def _array_extent(array: DistArray, component: Component, whole: bool) -> Extent:
-    block, layout, boundary = array.block, array.layout, array.boundary
-    decomposition = layout.decomposition
-    owned, start = Box.of_shape(block.owned.shape), block.owned.start
-    ends = [(True, True)] * layout.ndim
-    if whole:
-        owned, start = Box.of_shape(layout.points), (0,) * layout.ndim
-    elif (coords := decomposition.coords(block.rank)) is None:
-        return Extent(start, owned, owned)
-    else:
-        ends = [(c == 0, c == n - 1) for c, n in zip(coords, decomposition.ranks, strict=True)]
-    widths = [
-        tuple(
-            halo
-            if decomposition.periodic[axis]
-            or not at_end[number]
-            or (boundary is not None and boundary.covers(axis, side, component))
-            else 0
-            for number, side in enumerate((LOW, HIGH))
-        )
-        for axis, (halo, at_end) in enumerate(zip(layout.halo, ends, strict=True))
-    ]
-    return Extent(
-        start, owned, owned.grow([low for low, _ in widths], [high for _, high in widths])
-    )
-
-
-def _profile_extent(profile: Profile, whole: bool) -> Extent:
-    """As of an array; a profile needs no message, so all that is available counts as owned."""
-    axis, grid = profile.profile_axis, profile.grid
-    (kept,) = profile.local_slices
-    count, start, inner = kept.stop - kept.start, profile.start, [profile.periodic] * 2
-    if whole:
-        count, start = len(profile.values), 0
-    elif grid.coords is not None:
-        inner = [
-            profile.periodic or grid.coords[axis] > 0,
-            profile.periodic or grid.coords[axis] < grid.ranks[axis] - 1,
-        ]
-    available = Box((0,), (count,)).grow((profile.halo * inner[0],), (profile.halo * inner[1],))
-    return Extent((start,), available, available)
-
-
-def _free(array: DistArray, component: Component, *, whole: bool = False) -> tuple[Box, ...]:
-    """The points of a component that kernels may write, in local indices: those that no condition fixes."""
-    block, boundary = array.block, array.boundary
-    if not whole:
-        boxes = (block.owned,) if not boundary else boundary.free_boxes(block, component)
-        return tuple(box.shift([-start for start in block.owned.start]) for box in boxes)
-    box = Box.of_shape(array.layout.points)
-    for axis in range(box.ndim):
-        low, high = (
-            bool(boundary) and boundary.fixed(axis, side, component) for side in (LOW, HIGH)
-        )
-        box = box.with_axis(axis, box.start[axis] + low, box.stop[axis] - high)
-    return (box,)
-
-
 def _without(boxes: Sequence[Box], taken: Sequence[Box]) -> list[Box]:
     left = list(boxes)
     for box in taken:
         left = [piece for rest in left for piece in rest.difference(box)]
     return left
-
-
-def _field_reads(
-    program: Program, number: int, array: DistArray, arguments: Sequence[Any]
-) -> FieldReads:
-    """The halo regions and boundary layers that a program reads of one array."""
-    halo: dict[Component, set[Offsets]] = {}
-    layers: dict[Component, set[Offsets]] = {}
-    for target, roots in _uses(program):
-        extra = _extra_points(arguments[target].layout, array.layout)
-        for read in walk(roots):
-            if isinstance(read, Read) and read.parameter == number:
-                component = (*array.component_prefix, *read.component)
-                halo.setdefault(component, set()).update(_reached(read, array))
-                layers.setdefault(component, set()).update(
-                    tuple(map(add, offsets, more))
-                    for offsets in (read.offsets, *_reached(read, array))
-                    for more in extra
-                )
-    return FieldReads(
-        reads_of_offsets(halo),
-        _clipped(reads_of_offsets(layers), array.layout.halo),
-        array.boundary or None,
-    )
-
-
-def _uses(program: Program) -> Iterator[tuple[int, tuple[Expression, ...]]]:
-    """The array over whose points some values are computed, and these values."""
-    for store in program.stores:
-        yield store.parameter, (store.value,)
-    if program.reductions:
-        first = program.stores[0].parameter if program.stores else 0
-        yield first, tuple(reduction.value for reduction in program.reductions)
-
-
-def _reached(read: Read, array: DistArray) -> Iterator[Offsets]:
-    """Offsets from this rank's own cells that a read reaches, on the array's grid.
-
-    From a coarse cell, fine cell 2 i + 1 is owned unless a cut of the fine grid is odd; then the fine cell i of the
-    block's low end lies in the coarse cell of the block before.
-    """
-    choices = []
-    for axis, offset in enumerate(read.offsets):
-        part = array.layout.decomposition.axes[axis]
-        if read.relation == FINE and offset > 0 and not part.cut_unevenly(2):
-            choices.append((offset - 1,))
-        elif read.relation == COARSE and part.finer_cut_unevenly(2):
-            choices.append((offset - 1, offset))
-        else:
-            choices.append((offset,))
-    return itertools.product(*choices)
-
-
-def _extra_points(output: Layout, layout: Layout) -> tuple[Offsets, ...]:
-    """Steps from the last cell of an axis to the last point of an output that has one more there than the array."""
-    steps = [
-        (0, 1) if points > own else (0,)
-        for points, own in zip(output.points, layout.points, strict=True)
-    ]
-    return tuple(itertools.product(*steps))
-
-
-def _clipped(reads: HaloReads, halo: Sequence[int]) -> HaloReads:
-    return {key: tuple(map(min, widths, halo)) for key, widths in reads.items()}
-
-
-def _check_reach(
-    program: Program,
-    names: Sequence[str],
-    arrays: Sequence[DistArray],
-    fields: Sequence[FieldReads],
-) -> None:
-    """Refuse a kernel that reads further than a halo is wide."""
-    for name, array, field in zip(names, arrays, fields, strict=True):
-        for widths in field.halo.values():
-            for axis, (width, halo) in enumerate(zip(widths, array.layout.halo, strict=True)):
-                if width > halo:
-                    raise StencilError(
-                        f"Kernel {program.name} (line {program.lines[0] if program.lines else 0}) reads {name} at a distance "
-                        f"of {width} cells along axis {axis}, beyond its halo of {halo}; create the array or its grid with halo={width}."
-                    )

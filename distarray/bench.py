@@ -1,8 +1,9 @@
 """Measures the package beside a hand-written loop, in one run, and prints the ratios.
 
-Rows name what is timed, its median, the median of what it is measured against, and their ratio with the gate that
-it should keep. The two are timed in turn, so that other programs on the machine slow both. Started alone it measures
-one rank, then starts two with mpirun; started by mpirun it measures the ranks of that job.
+Rows name what is timed, its median, the median of what it is measured against, and their ratio with
+the gate that it should keep. The two are timed in turn, so that other programs on the machine slow
+both. Started alone it measures one rank, then starts two with mpirun; started by mpirun it measures
+the ranks of that job.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from distarray.errors import BackendError, CommunicationError
 from distarray.grid import Grid
 from distarray.iterate import iterate
 
-#: The loop that the package is measured against: a 7-point step on a cube with a periodic layer, filled in place first.
+#: The loop that the package is measured against: a 7-point step on a cube with a periodic layer,
+#: filled in place first.
 LOOP = r"""
 #include <stddef.h>
 #include <string.h>
@@ -60,7 +62,8 @@ void heat_step(double *restrict u, double *restrict v, ptrdiff_t n, double r) {
       double *restrict q = v + i * plane + j * row;
 #pragma GCC ivdep
       for (ptrdiff_t k = 1; k < n - 1; k++)
-        q[k] = p[k] + r * (p[k + plane] + p[k - plane] + p[k + row] + p[k - row] + p[k + 1] + p[k - 1] - 6 * p[k]);
+        q[k] = p[k] + r * (p[k + plane] + p[k - plane] + p[k + row] + p[k - row]
+                           + p[k + 1] + p[k - 1] - 6 * p[k]);
     }
 }
 """
@@ -70,13 +73,19 @@ void heat_step(double *restrict u, double *restrict v, ptrdiff_t n, double r) {
 def diffuse(u: Any, new: Any, *, r: Any) -> None:
     """One explicit step of the heat equation."""
     new[0, 0, 0] = u[0, 0, 0] + r * (
-        u[1, 0, 0] + u[-1, 0, 0] + u[0, 1, 0] + u[0, -1, 0] + u[0, 0, 1] + u[0, 0, -1] - 6.0 * u[0, 0, 0]
+        u[1, 0, 0]
+        + u[-1, 0, 0]
+        + u[0, 1, 0]
+        + u[0, -1, 0]
+        + u[0, 0, 1]
+        + u[0, 0, -1]
+        - 6.0 * u[0, 0, 0]
     )
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: medians in seconds, and the largest ratio, or time, that is accepted."""
+    """One line of the table: medians in seconds, and the largest ratio or time accepted."""
 
     name: str
     ranks: int
@@ -91,28 +100,28 @@ class Row:
 
     def __str__(self) -> str:
         kept = "ok" if self.figure <= self.gate else "MISSED"
+        line = f"{self.name:<46}{self.ranks:>3}{_time(self.seconds):>12}"
         if self.reference is None:
-            return f"{self.name:<46}{self.ranks:>3}{_time(self.seconds):>12}{'':>24}{_time(self.gate):>12}  {kept}"
-        return (
-            f"{self.name:<46}{self.ranks:>3}{_time(self.seconds):>12}{_time(self.reference):>12}"
-            f"{self.figure:>12.3f}{self.gate:>12.2f}  {kept}"
-        )
+            return f"{line}{'':>24}{_time(self.gate):>12}  {kept}"
+        return f"{line}{_time(self.reference):>12}{self.figure:>12.3f}{self.gate:>12.2f}  {kept}"
 
 
 _HEAD = f"{'what':<46}{'on':>3}{'median':>12}{'beside':>12}{'ratio':>12}{'gate':>12}"
 
 
 def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            break
-    return f"{seconds / scale:.3g} {unit}"
+    unit, scale = ("s", 1.0) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("us", 1e6)
+    return f"{seconds * scale:.3g} {unit}"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("--cells", type=int, default=256, help="cells along each axis of the large cubes")
-    parser.add_argument("--repeat", type=int, default=7, help="measurements of each, of which the median is taken")
+    parser.add_argument(
+        "--cells", type=int, default=256, help="cells along each axis of the large cubes"
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=7, help="measurements of each, of which the median is taken"
+    )
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
 
 
@@ -146,7 +155,9 @@ def _pin(rank: int) -> None:
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
 
 
-def _medians(repeat: int, *actions: Callable[[], None], before: Callable[[], None] | None = None) -> list[float]:
+def _medians(
+    repeat: int, *actions: Callable[[], None], before: Callable[[], None] | None = None
+) -> list[float]:
     """The median time of each action, timed in turn after one call of each to warm up."""
     times: list[list[float]] = [[] for _ in actions]
     for round_ in range(repeat + 1):
@@ -187,7 +198,9 @@ def _looped(cells: int, steps: int) -> Callable[[], None]:
     backend = Grid((1,), comm=SerialCommunicator()).backend
     function = backend.load(LOOP, "heat_step", fast=True)
     if function is None:
-        raise BackendError("bench needs a C compiler for the loop it measures against; install gcc or clang.")
+        raise BackendError(
+            "bench needs a C compiler for the loop it measures against; install gcc or clang."
+        )
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_double]
     function.restype = None
     state = [np.random.default_rng(0).random((cells + 2,) * 3) for _ in range(2)]
@@ -203,11 +216,17 @@ def _looped(cells: int, steps: int) -> Callable[[], None]:
 def _single_rows(options: argparse.Namespace) -> list[Row]:
     """What one rank measures."""
     alone, cells, steps = SerialCommunicator(), options.cells, 10
-    ours, loop = _medians(options.repeat, _stepped(*_heat((cells,) * 3, alone), steps), _looped(cells, steps))
-    rows = [Row(f"diffuse {cells}^3 by iterate, beside a C loop", 1, ours / steps, loop / steps, 1.08)]
+    ours, loop = _medians(
+        options.repeat, _stepped(*_heat((cells,) * 3, alone), steps), _looped(cells, steps)
+    )
+    rows = [
+        Row(f"diffuse {cells}^3 by iterate, beside a C loop", 1, ours / steps, loop / steps, 1.08)
+    ]
     (call,) = _medians(options.repeat, _called(*_heat((16,) * 3, alone), 500))
     rows.append(Row("kernel(u, new, r=0.1) at 16^3, periodic", 1, call / 1000, None, 40e-6))
-    plain, loaded = _medians(options.repeat, lambda: _python("pass"), lambda: _python("import distarray"))
+    plain, loaded = _medians(
+        options.repeat, lambda: _python("pass"), lambda: _python("import distarray")
+    )
     rows.append(Row("import distarray, over plain Python", 1, loaded - plain, None, 0.35))
     return rows
 
@@ -226,7 +245,9 @@ def _rank_rows(communicator: Communicator, options: argparse.Namespace) -> list[
     slowest = float(communicator.allreduce(np.array([ours]), "max")[0])
     name = f"{size} x {cells}^3 by iterate, beside {size} single runs"
     rows = [Row(name, size, slowest / steps, mean / steps, 1.08)]
-    (call,) = _medians(options.repeat, _called(*_heat((16,) * 3, communicator), 500), before=communicator.barrier)
+    (call,) = _medians(
+        options.repeat, _called(*_heat((16,) * 3, communicator), 500), before=communicator.barrier
+    )
     call = float(communicator.allreduce(np.array([call]), "max")[0])
     rows.append(Row("kernel(u, new, r=0.1) at 16^3, periodic", size, call / 1000, None, 100e-6))
     return rows
@@ -238,15 +259,25 @@ def _started(options: argparse.Namespace) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rows.json")
         command = [launcher, "-n", "2", sys.executable, "-m", "distarray", "bench"]
-        command += ["--cells", str(options.cells), "--repeat", str(options.repeat), "--json", str(path)]
+        command += [
+            "--cells",
+            str(options.cells),
+            "--repeat",
+            str(options.repeat),
+            "--json",
+            str(path),
+        ]
         try:
-            done = subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, env=child_environment(), capture_output=True, text=True, check=False
+            )
         except OSError as error:
             raise CommunicationError(
                 f"bench cannot start two ranks with {launcher} ({error}); pip install '.[mpi]'."
             ) from None
         if not path.exists():
             raise CommunicationError(
-                f"bench started two ranks with {launcher}, which failed; python -m distarray doctor says more.\n{done.stderr}"
+                f"bench started two ranks with {launcher}, which failed; python -m distarray "
+                f"doctor says more.\n{done.stderr}"
             )
         return [Row(**row) for row in json.loads(path.read_text())]

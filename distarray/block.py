@@ -1,7 +1,8 @@
 """The memory of one array on one rank, and what is known to be fresh in its halo.
 
-A block's `memory` has the shape components + padded shape. Freshness is forgotten by every collective write and
-regained by refreshes; it depends on collective calls only, so all ranks decide alike whether to exchange.
+A block's `memory` has the shape components + padded shape. Freshness is forgotten by every
+collective write and regained by refreshes; it depends on collective calls only, so all ranks decide
+alike whether to exchange.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Block:
         self.backend = backend
         self.owned = layout.owned(rank)
         self.padded = layout.padded(rank)
-        self.memory = backend.allocate(layout.components, self.padded.shape, layout.halo, layout.dtype)
+        self.memory = backend.allocate(
+            layout.components, self.padded.shape, layout.halo, layout.dtype
+        )
         self.serial = next(_serial)
         self.version = 0
         self.fresh: HaloReads = {}
@@ -68,7 +71,9 @@ class Block:
         return box.slices(self.padded.start)
 
     def changed(self, component: Component | None = None) -> None:
-        """Note a collective write: the halo of the component (or of all below this prefix) is stale."""
+        """Note a collective write: the halo of the component (or of all below this prefix) is
+        stale.
+        """
         self.version += 1
         self.filled.clear()
         if not component:
@@ -83,7 +88,8 @@ class Block:
         return {
             key: widths
             for key, widths in reads.items()
-            if (have := self.fresh.get(key)) is None or any(h < w for h, w in zip(have, widths, strict=True))
+            if (have := self.fresh.get(key)) is None
+            or any(h < w for h, w in zip(have, widths, strict=True))
         }
 
     def refreshed(self, reads: HaloReads) -> None:
@@ -100,7 +106,9 @@ def reads_of_offsets(offsets: dict[Component, set[tuple[int, ...]]]) -> HaloRead
             for count in range(1, len(moving) + 1):
                 for axes in itertools.combinations(moving, count):
                     widths = tuple(abs(d) if a in axes else 0 for a, d in enumerate(offset))
-                    direction = tuple(int(np.sign(d)) if a in axes else 0 for a, d in enumerate(offset))
+                    direction = tuple(
+                        int(np.sign(d)) if a in axes else 0 for a, d in enumerate(offset)
+                    )
                     key = (component, direction)
                     reads[key] = tuple(map(max, widths, reads.get(key, widths)))
     return reads

@@ -1,11 +1,12 @@
 """How a grid is divided over ranks: index arithmetic without communication.
 
-An axis of n cells over p parts is cut at `part * n // p`, so that blocks differ by at most one cell; a coarser
-grid is cut at the rounded-up half of these cuts, so that both grids keep the same neighbours. Everything is a
-formula of the part's number: one rank among 10,000 costs what one among 8 costs.
+An axis of n cells over p parts is cut at `part * n // p`, so that blocks differ by at most one
+cell; a coarser grid is cut at the rounded-up half of these cuts, so that both grids keep the same
+neighbours. Everything is a formula of the part's number: one rank among 10,000 costs what one among
+8 costs.
 
-Ranks number the process grid in C order: the last axis varies fastest. A decomposition may use fewer ranks than
-there are; the ranks beyond it own nothing.
+Ranks number the process grid in C order: the last axis varies fastest. A decomposition may use
+fewer ranks than there are; the ranks beyond it own nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AxisPartition:
-    """One axis cut into parts. `base` cells of the finest grid, `factor` base cells to a cell of this one."""
+    """One axis cut into parts. `base` cells of the finest grid, `factor` base cells to a cell of
+    this one.
+    """
 
     base: int
     parts: int
@@ -45,7 +48,8 @@ class AxisPartition:
 
     def part_of(self, cell: int) -> int:
         """The part that owns a cell."""
-        # cell >= start(part)  <=>  factor * cell >= part * base // parts  <=>  part * base < (factor * cell + 1) * parts
+        # cell >= start(part)  <=>  factor * cell >= part * base // parts  <=>  part * base <
+        # (factor * cell + 1) * parts
         return min(self.parts - 1, ((self.factor * cell + 1) * self.parts - 1) // self.base)
 
     @property
@@ -119,13 +123,15 @@ class Decomposition:
         shape, ranks = tuple(map(int, shape)), tuple(map(int, ranks))
         if len(shape) != len(ranks):
             raise DecompositionError(
-                f"The process grid {ranks} has {len(ranks)} axes, the shape {shape} has {len(shape)}; give one number of ranks per axis."
+                f"The process grid {ranks} has {len(ranks)} axes, the shape {shape} has "
+                f"{len(shape)}; give one number of ranks per axis."
             )
         wrapped = per_axis(periodic, len(shape), bool, "periodic")
         for axis, (cells, parts) in enumerate(zip(shape, ranks, strict=True)):
             if cells < 0 or parts < 1:
                 raise DecompositionError(
-                    f"Axis {axis} has {cells} cells over {parts} ranks; cells must not be negative and ranks must be at least 1."
+                    f"Axis {axis} has {cells} cells over {parts} ranks; cells must not be "
+                    "negative and ranks must be at least 1."
                 )
         self._set(tuple(map(AxisPartition, shape, ranks)), wrapped)
         self.require(per_axis(halo, len(shape), int, "halo"))
@@ -139,12 +145,14 @@ class Decomposition:
         for axis, (part, width) in enumerate(zip(self.axes, halo, strict=True)):
             if part.parts > 1 and part.parts > part.cells:
                 raise DecompositionError(
-                    f"Axis {axis} has {part.cells} cells, fewer than its {part.parts} ranks (ranks={self.ranks}); "
+                    f"Axis {axis} has {part.cells} cells, fewer than its {part.parts} ranks "
+                    f"(ranks={self.ranks}); "
                     f"use at most {part.cells} ranks there."
                 )
             if part.narrowest < width and (part.parts > 1 or self.periodic[axis]):
                 raise DecompositionError(
-                    f"Halo width {width} along axis {axis} exceeds the narrowest block, {part.narrowest} cells "
+                    f"Halo width {width} along axis {axis} exceeds the narrowest block, "
+                    f"{part.narrowest} cells "
                     f"(ranks={self.ranks}); use {_advice(part, width)} or a smaller halo."
                 )
 
@@ -185,7 +193,9 @@ class Decomposition:
     def neighbour(self, coords: Sequence[int], direction: Sequence[int]) -> tuple[int, ...] | None:
         """Position of the block `direction` away, around periodic axes; None outside the domain."""
         found = []
-        for part, step, axis, wraps in zip(coords, direction, self.axes, self.periodic, strict=True):
+        for part, step, axis, wraps in zip(
+            coords, direction, self.axes, self.periodic, strict=True
+        ):
             moved = part + step
             if not 0 <= moved < axis.parts:
                 if not wraps:
@@ -203,7 +213,9 @@ class Decomposition:
         )
 
     def owned(self, coords: Sequence[int] | None, staggered: Sequence[bool] | None = None) -> Box:
-        """Global indices of the cells, or points, that the block at `coords` owns. None owns nothing."""
+        """Global indices of the cells, or points, that the block at `coords` owns. None owns
+        nothing.
+        """
         if coords is None:
             return Box((0,) * self.ndim, (0,) * self.ndim)
         points = self.points(staggered)
@@ -224,7 +236,9 @@ class Decomposition:
         """The decomposition of the grid coarser by `factor`, cut where this one is cut."""
         factors = per_axis(factor, self.ndim, int, "factor")
         coarse = object.__new__(Decomposition)
-        coarse._set(tuple(a.coarsen(f) for a, f in zip(self.axes, factors, strict=True)), self.periodic)
+        coarse._set(
+            tuple(a.coarsen(f) for a, f in zip(self.axes, factors, strict=True)), self.periodic
+        )
         coarse.require(per_axis(halo, self.ndim, int, "halo"))
         return coarse
 
@@ -268,8 +282,9 @@ def choose_ranks(
 ) -> tuple[int, ...]:
     """The process grid of `size` ranks with the least halo surface.
 
-    `ranks` fixes some axes; 0 leaves an axis free. Grids whose blocks are narrower than the halo are passed over.
-    Ties go to the grid that cuts the first axes, whose blocks stay contiguous in memory.
+    `ranks` fixes some axes; 0 leaves an axis free. Grids whose blocks are narrower than the halo
+    are passed over. Ties go to the grid that cuts the first axes, whose blocks stay contiguous in
+    memory.
 
     Raises
     ------
@@ -285,21 +300,27 @@ def choose_ranks(
             "make their numbers equal or leave an axis free with 0."
         )
     matching = [
-        grid for grid in factorisations(size, ndim) if all(f in (0, g) for f, g in zip(fixed, grid, strict=True))
+        grid
+        for grid in factorisations(size, ndim)
+        if all(f in (0, g) for f, g in zip(fixed, grid, strict=True))
     ]
     if not matching:
         raise DecompositionError(
-            f"The process grid {fixed} cannot be completed to {size} ranks; its fixed axes must divide {size}."
+            f"The process grid {fixed} cannot be completed to {size} ranks; its fixed axes must "
+            f"divide {size}."
         )
     fitting = [grid for grid in matching if _fits(shape, grid, width, wraps)]
     if not fitting:
-        # The message of the grid that would be taken if width did not matter tells the user what is too narrow.
+        # The message of the grid that would be taken if width did not matter tells the user what is
+        # too narrow.
         best = min(matching, key=lambda grid: _surface(shape, grid, width, wraps))
         Decomposition(shape, best, periodic=wraps, halo=tuple(max(1, w) for w in width))
     return min(fitting, key=lambda grid: (_surface(shape, grid, width, wraps), [-g for g in grid]))
 
 
-def _fits(shape: Sequence[int], grid: Sequence[int], halo: Sequence[int], periodic: Sequence[bool]) -> bool:
+def _fits(
+    shape: Sequence[int], grid: Sequence[int], halo: Sequence[int], periodic: Sequence[bool]
+) -> bool:
     return all(
         cells // parts >= (max(1, width) if parts > 1 else width if wraps else 0)
         for cells, parts, width, wraps in zip(shape, grid, halo, periodic, strict=True)

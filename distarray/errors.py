@@ -1,6 +1,7 @@
 """Every error a user can meet, under one base.
 
-A message is one sentence: the subject, the rule, the value received and the cure. It is the same on all ranks.
+A message is one sentence: the subject, the rule, the value received and the cure. It is the same on
+all ranks.
 """
 
 
@@ -13,7 +14,7 @@ class DecompositionError(DistArrayError, ValueError):
 
 
 class GridError(DistArrayError, ValueError):
-    """A grid or an array on it was described wrongly (bounds, location, components, coordinates)."""
+    """A grid or an array on it was described wrongly: bounds, location, components, positions."""
 
 
 class ArrayError(DistArrayError, ValueError):
@@ -29,7 +30,9 @@ class UnsupportedError(DistArrayError, TypeError):
 
 
 class StencilError(DistArrayError, TypeError):
-    """A stencil kernel breaks a rule of the language; the message names the kernel, the line and the cure."""
+    """A stencil kernel breaks a rule of the language; the message names the kernel, the line and
+    the cure.
+    """
 
 
 class BoundaryError(DistArrayError, ValueError):

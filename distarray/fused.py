@@ -22,7 +22,8 @@ def partial(reduction: Reduction, values: Array) -> Partial:
     dtype = as_dtype(reduction.value.dtype)
     if reduction.kind == "sum":
         return _sum(dtype, values, reduction.reproducible)
-    # The NaN flag travels beside the value, with its sign turned so that the same operation keeps it.
+    # The NaN flag travels beside the value, with its sign turned so that the same operation keeps
+    # it.
     sign = 1 if reduction.kind == "max" else -1
     if dtype.kind != "f":
         return Partial(values[:1], reduction.kind, lambda reduced: dtype.type(reduced[0]), dtype)

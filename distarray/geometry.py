@@ -1,8 +1,9 @@
-"""Where cells and points lie in space: formulas of the global index, alike to the bit on every rank. Pure.
+"""Where cells and points lie in space: formulas of the global index, equal on all ranks. Pure.
 
-On a uniform axis the centre of cell i is `lo + (i + 0.5) * spacing` and point i is `lo + i * spacing`. On a stretched
-axis the face positions are given and a centre is the mean of its two faces. Indices outside the domain wrap on a
-periodic axis (they stand for cells of the domain) and are mirrored at the boundary otherwise.
+On a uniform axis the centre of cell i is `lo + (i + 0.5) * spacing` and point i is `lo + i *
+spacing`. On a stretched axis the face positions are given and a centre is the mean of its two
+faces. Indices outside the domain wrap on a periodic axis (they stand for cells of the domain) and
+are mirrored at the boundary otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class AxisGeometry:
-    """One axis of `cells` cells between `low` and `high`; `faces` holds cells + 1 positions if it is stretched."""
+    """One axis of `cells` cells between `low` and `high`; `faces` holds cells + 1 positions if it
+    is stretched.
+    """
 
     cells: int
     low: float
@@ -29,15 +32,21 @@ class AxisGeometry:
     @property
     def spacing(self) -> float | None:
         """Width of a cell; None on a stretched axis."""
-        return None if self.faces is not None else (self.high - self.low) / max(self.cells, 1)
+        return None if self.faces is not None else self._width
+
+    @property
+    def _width(self) -> float:
+        """Width of a cell of a uniform axis."""
+        return (self.high - self.low) / max(self.cells, 1)
 
     def point_positions(self, indices: Integers) -> Floats:
         """float64 positions of points (low sides of cells) with these global indices."""
         if self.periodic:
             indices = indices % max(self.cells, 1)
         if self.faces is None:
-            return self.low + indices * np.float64(self.spacing)
-        # Mirror indices outside [0, cells] at the nearer end: point -m lies as far outside as point m lies inside.
+            return self.low + indices.astype(np.float64) * self._width
+        # Mirror indices outside [0, cells] at the nearer end: point -m lies as far outside as point
+        # m lies inside.
         inside = np.clip(np.where(indices < 0, -indices, indices), 0, None)
         beyond = inside > self.cells
         inside = np.clip(np.where(beyond, 2 * self.cells - inside, inside), 0, self.cells)
@@ -50,7 +59,7 @@ class AxisGeometry:
         if self.periodic:
             indices = indices % max(self.cells, 1)
         if self.faces is None:
-            return self.low + (indices + 0.5) * np.float64(self.spacing)
+            return self.low + (indices.astype(np.float64) + 0.5) * self._width
         return 0.5 * (self.point_positions(indices) + self._high_sides(indices))
 
     def widths(self, indices: Integers) -> Floats:
@@ -58,13 +67,13 @@ class AxisGeometry:
         if self.periodic:
             indices = indices % max(self.cells, 1)
         if self.faces is None:
-            return np.full(indices.shape, self.spacing, np.float64)
+            return np.full(indices.shape, self._width)
         return self._high_sides(indices) - self.point_positions(indices)
 
     def centre_distances(self, indices: Integers) -> Floats:
-        """float64 distances between the centres on both sides of points with these global indices."""
+        """float64 distances between the centres beside points with these global indices."""
         if self.faces is None:
-            return np.full(indices.shape, self.spacing, np.float64)
+            return np.full(indices.shape, self._width)
         return 0.5 * (self.widths(indices - 1) + self.widths(indices))
 
     def positions(self, indices: Integers, staggered: bool) -> Floats:
@@ -80,7 +89,9 @@ class AxisGeometry:
         return self.point_positions(indices + 1)
 
     def coarsen(self, factor: int) -> AxisGeometry:
-        """The axis whose cells join `factor` cells of this one; a last cell that joins fewer is narrower."""
+        """The axis whose cells join `factor` cells of this one; a last cell that joins fewer is
+        narrower.
+        """
         cells = -(-self.cells // factor)
         if self.faces is None and self.cells % factor == 0:
             return AxisGeometry(cells, self.low, self.high, self.periodic)
@@ -88,6 +99,6 @@ class AxisGeometry:
         if self.faces is not None:
             faces = self.faces[indices]
         else:
-            faces = self.low + indices * np.float64(self.spacing)
+            faces = self.point_positions(indices)
             faces[-1] = self.high
         return AxisGeometry(cells, self.low, self.high, self.periodic, faces)

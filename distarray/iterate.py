@@ -1,7 +1,8 @@
 """Time loops: a step repeated, its arrays rotated, time and scalars handed on.
 
-A step is one kernel or several run in order. Arrays at the positions `rotate` change places after each step, oldest
-first and target last, so that (0, 1) swaps two arrays and (0, 1, 2) makes the oldest state the next target.
+A step is one kernel or several run in order. Arrays at the positions `rotate` change places after
+each step, oldest first and target last, so that (0, 1) swaps two arrays and (0, 1, 2) makes the
+oldest state the next target.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def iterate(
     rotate : sequence of int
         Positions whose arrays move on by one after each step; the first array becomes the last.
     time, dt : float
-        Step m = 0, 1, ... begins at `time + m * dt` (always at `time` if `dt` is None): boundary functions are
-        evaluated there, and kernels that name `time` or `dt` receive them.
+        Step m = 0, 1, ... begins at `time + m * dt` (always at `time` if `dt` is None): boundary
+        functions are evaluated there, and kernels that name `time` or `dt` receive them.
     tile : "auto" or 1
         Steps per pass over memory.
     callback : function(steps_done, time, arrays), optional
@@ -86,15 +87,16 @@ def iterate(
 
     Notes
     -----
-    Points of the rotating arrays that no kernel of the step computes are first copied from the newest state into
-    the other arrays of the rotation.
+    Points of the rotating arrays that no kernel of the step computes are first copied from the
+    newest state into the other arrays of the rotation.
 
     Raises
     ------
     StencilError
         A scalar that no kernel names, or positions that do not fit the kernel.
     ArrayError
-        Rotating arrays that differ in shape, dtype or location, or a wrong number of steps, tile or rotation.
+        Rotating arrays that differ in shape, dtype or location, or a wrong number of steps, tile or
+        rotation.
 
     Examples
     --------
@@ -147,18 +149,22 @@ def _stages(
     scalars: dict[str, Any],
     dt: float | None,
 ) -> tuple[_Stage, ...]:
-    """The kernels of a step; every scalar must be named by one of them and every scalar they need be there."""
+    """The kernels of a step; every scalar must be named by one of them and every scalar they need
+    be there.
+    """
     pairs = [(step, range(count))] if isinstance(step, StencilKernel) else list(step)
     stages = []
     for kernel, positions in pairs:
         if not isinstance(kernel, StencilKernel):
             raise StencilError(
-                f"A step of iterate must be a kernel made by da.stencil, or (kernel, positions); got {kernel!r}."
+                "A step of iterate must be a kernel made by da.stencil, or (kernel, positions); "
+                f"got {kernel!r}."
             )
         wrong = [p for p in positions if not -1 < p < count]
         if wrong:
             raise StencilError(
-                f"Position {wrong[0]} of kernel '{kernel.name}' is outside the {count} arrays passed to iterate; "
+                f"Position {wrong[0]} of kernel '{kernel.name}' is outside the {count} arrays "
+                "passed to iterate; "
                 f"use 0 to {count - 1}."
             )
         names = tuple(
@@ -173,7 +179,8 @@ def _stages(
     for name in scalars:
         if name not in known:
             raise StencilError(
-                f"Scalar '{name}' of iterate is named by no kernel of the step; they name {sorted(known) or 'none'}."
+                f"Scalar '{name}' of iterate is named by no kernel of the step; they name "
+                f"{sorted(known) or 'none'}."
             )
     return tuple(stages)
 
@@ -184,13 +191,15 @@ def _check_rotation(arrays: Sequence[DistArray], rotate: Sequence[int]) -> tuple
         raise ArrayError("iterate got no arrays; pass the states, oldest first, the target last.")
     if len(set(positions)) != len(positions) or any(not -1 < p < len(arrays) for p in positions):
         raise ArrayError(
-            f"rotate={positions} must name different positions among the {len(arrays)} arrays (0 to {len(arrays) - 1})."
+            f"rotate={positions} must name different positions among the {len(arrays)} arrays (0 "
+            f"to {len(arrays) - 1})."
         )
     for position in positions[1:]:
         first, other = arrays[positions[0]], arrays[position]
         if (first.shape, first.dtype, first.location) != (other.shape, other.dtype, other.location):
             raise ArrayError(
-                f"Arrays {positions[0]} and {position} of iterate rotate and must agree in shape, dtype and location; "
+                f"Arrays {positions[0]} and {position} of iterate rotate and must agree in shape, "
+                "dtype and location; "
                 f"they are {first!r} and {other!r}."
             )
     return positions
@@ -216,7 +225,7 @@ def _start(
     time: float,
     values: Mapping[str, Any],
 ) -> int:
-    """Copy what a step does not compute; gives the position of the array that a step writes last."""
+    """Copy what a step does not compute; gives the position of the array written last."""
     last = positions[0] if positions else 0
     left: dict[Component, list[Box] | None] = {}
     for stage in stages:

@@ -1,4 +1,6 @@
-"""How one array lies over the ranks: a decomposition with location, halo, components and element type. Pure."""
+"""How one array lies over the ranks: a decomposition with location, halo, components and element
+type. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from distarray.regions import Box
 class Layout:
     """Shape and placement of an array; equal layouts mean equal blocks on every rank.
 
-    `staggered` says for each axis whether values sit on its points (the low side of each cell) instead of in cells.
-    `components` come before the grid axes.
+    `staggered` says for each axis whether values sit on its points (the low side of each cell)
+    instead of in cells. `components` come before the grid axes.
     """
 
     decomposition: Decomposition
@@ -46,7 +48,7 @@ class Layout:
         return math.prod(self.components)
 
     def owned(self, rank: int) -> Box:
-        """Global indices (grid axes only) that a rank owns; an empty box beyond the process grid."""
+        """Global indices of the grid axes that a rank owns; empty beyond the process grid."""
         return self.decomposition.owned(self.decomposition.coords(rank), self.staggered)
 
     def padded(self, rank: int) -> Box:

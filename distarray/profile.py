@@ -46,6 +46,8 @@ class Profile:
     """
 
     ndim = 1
+    #: A profile has no conditions.
+    boundary = None
 
     def __init__(self, grid: Grid, axis: int, values: Any, halo: int | None) -> None:
         self.grid = grid

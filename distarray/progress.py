@@ -8,7 +8,8 @@ from types import TracebackType
 
 
 class Progress:
-    """Counts steps and shows step, cells/s and remaining time at most four times a second. Local; show it on one rank.
+    """Counts steps and shows step, cells/s and remaining time at most four times a second. Local;
+    show it on one rank.
 
     On a terminal the line is rewritten in place; elsewhere only the last line is printed.
     """
@@ -22,7 +23,10 @@ class Progress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._enabled and self._done:
             print(("\r" if sys.stderr.isatty() else "") + self._line(), file=sys.stderr)

@@ -1,11 +1,12 @@
 """Bring the halos and boundary layers that a kernel reads up to date, and nothing else.
 
-A refresh is prepared once for a set of arrays and for what is read of them. Each time it is begun it looks which
-regions are stale, sends those (all arrays in one message per neighbour) and, when they have arrived, fills the
-boundary layers whose values or time have changed: neighbour halos first, then the axes in order.
+A refresh is prepared once for a set of arrays and for what is read of them. Each time it is begun
+it looks which regions are stale, sends those (all arrays in one message per neighbour) and, when
+they have arrived, fills the boundary layers whose values or time have changed: neighbour halos
+first, then the axes in order.
 
-It keeps no reference to the blocks, only to their memory: blocks are passed to each call, so that a prepared refresh
-does not keep a dropped array alive.
+It keeps no reference to the blocks, only to their memory: blocks are passed to each call, so that a
+prepared refresh does not keep a dropped array alive.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from distarray.halo.plan import HaloPlan
 class FieldReads:
     """What is read of one array.
 
-    `halo` are regions of neighbours, `layers` are regions that may hold boundary layers; both by component and
-    direction, both the same on all ranks.
+    `halo` are regions of neighbours, `layers` are regions that may hold boundary layers; both by
+    component and direction, both the same on all ranks.
     """
 
     halo: HaloReads
@@ -47,7 +48,7 @@ class FieldReads:
 
 @dataclass(frozen=True)
 class _Field:
-    """A block's part of a refresh; `array` for arrays that conditions read, which are no arguments."""
+    """A block's part of a refresh; `array` is set for one that conditions read and no argument."""
 
     needed: HaloReads
     boundary: Boundary | None
@@ -84,8 +85,14 @@ class Refresh:
         self._pending: PendingExchange | None = None
 
     def fills_from(self, blocks: Sequence[Block], written: Sequence[Block]) -> bool:
-        """Whether a fill reads one of the written blocks, so that it must come before any of them is written."""
-        read = [b for b, field in zip(self._all(blocks), self._fields, strict=True) if field.fill is not None]
+        """Whether a fill reads one of the written blocks, so that it must come before any of them
+        is written.
+        """
+        read = [
+            b
+            for b, field in zip(self._all(blocks), self._fields, strict=True)
+            if field.fill is not None
+        ]
         read += [array.block for array in self._others]
         return any(block is other for block in read for other in written)
 
@@ -117,7 +124,7 @@ class Refresh:
         return None
 
     def finish(self, blocks: Sequence[Block], time: float | None) -> None:
-        """Wait for the messages of `begin` and fill the boundary layers that are stale at `time`."""
+        """Wait for the messages of `begin` and fill the layers that are stale at `time`."""
         if self._pending is not None:
             self._pending.finish()
             for block, missing in zip(self._all(blocks), self._missing, strict=True):
@@ -153,7 +160,8 @@ def _read_by_conditions(reads: FieldReads, within: tuple[Boundary, ...] = ()) ->
         return []
     if any(reads.boundary.shares(outer) for outer in within):
         raise BoundaryError(
-            "Custom conditions of two arrays read each other's layers, so neither can be filled first; "
+            "Custom conditions of two arrays read each other's layers, so neither can be filled "
+            "first; "
             "let one of them read owned points only."
         )
     found: list[_Field] = []

@@ -1,4 +1,6 @@
-"""Boxes of integer indices: the arithmetic under plans and blocks. Pure; an axis runs from start to stop, stop excluded."""
+"""Boxes of integer indices: the arithmetic under plans and blocks. Pure; an axis runs from start to
+stop, stop excluded.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Box:
         )
 
     def grow(self, low: Sequence[int], high: Sequence[int] | None = None) -> Box:
-        """This box widened by `low` below and `high` above on each axis (negative widths shrink it)."""
+        """This box widened by `low` below and `high` above on each axis (negative widths shrink
+        it).
+        """
         return Box(
             tuple(a - d for a, d in zip(self.start, low, strict=True)),
             tuple(a + d for a, d in zip(self.stop, low if high is None else high, strict=True)),
@@ -64,8 +68,8 @@ class Box:
     def with_axis(self, axis: int, start: int, stop: int) -> Box:
         """This box with the extent of one axis replaced."""
         return Box(
-            self.start[:axis] + (start,) + self.start[axis + 1 :],
-            self.stop[:axis] + (stop,) + self.stop[axis + 1 :],
+            (*self.start[:axis], start, *self.start[axis + 1 :]),
+            (*self.stop[:axis], stop, *self.stop[axis + 1 :]),
         )
 
     def slices(self, origin: Sequence[int] | None = None) -> tuple[slice, ...]:

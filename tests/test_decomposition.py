@@ -1,5 +1,6 @@
 """Cuts, owners and process grids against brute force."""
 
+import itertools
 import math
 
 import pytest
@@ -18,7 +19,7 @@ def test_parts_follow_each_other_and_cover_the_axis(axis):
     assert cuts[0] == 0
     assert cuts[-1] == axis.cells
     assert cuts == sorted(cuts)
-    assert axis.narrowest <= min(b - a for a, b in zip(cuts, cuts[1:], strict=False))
+    assert axis.narrowest <= min(b - a for a, b in itertools.pairwise(cuts))
 
 
 @given(axes)
@@ -67,9 +68,8 @@ def test_owned_boxes_tile_the_points_of_every_location(data, shape):
         assert not box.empty
         seen[rank] = box
     assert sum(box.size for box in seen.values()) == math.prod(points)
-    for a in seen:
-        for b in seen:
-            assert a == b or seen[a].intersection(seen[b]).empty
+    for a, b in itertools.combinations(seen.values(), 2):
+        assert a.intersection(b).empty
 
 
 def test_a_rank_beyond_the_process_grid_owns_nothing():
@@ -132,15 +132,18 @@ def test_fixed_axes_are_kept_and_narrow_blocks_passed_over():
         ),
         (
             lambda: Decomposition((3, 8), (1,)),
-            "The process grid (1,) has 1 axes, the shape (3, 8) has 2; give one number of ranks per axis.",
+            "The process grid (1,) has 1 axes, the shape (3, 8) has 2; give one number of ranks "
+            "per axis.",
         ),
         (
             lambda: Decomposition((3,), (0,)),
-            "Axis 0 has 3 cells over 0 ranks; cells must not be negative and ranks must be at least 1.",
+            "Axis 0 has 3 cells over 0 ranks; cells must not be negative and ranks must be at "
+            "least 1.",
         ),
         (
             lambda: choose_ranks((8, 8), 8, ranks=(2, 2)),
-            "The process grid (2, 2) has 4 ranks, the communicator has 8; make their numbers equal or leave an axis free with 0.",
+            "The process grid (2, 2) has 4 ranks, the communicator has 8; make their numbers "
+            "equal or leave an axis free with 0.",
         ),
         (
             lambda: choose_ranks((8, 8), 8, ranks=(3, 0)),

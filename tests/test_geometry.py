@@ -18,7 +18,9 @@ def test_uniform_positions_follow_from_the_global_index():
 
 def test_positions_wrap_around_a_periodic_axis():
     axis = AxisGeometry(6, 0.0, 3.0, True)
-    assert np.array_equal(axis.centre_positions(np.array([-1, 6])), axis.centre_positions(np.array([5, 0])))
+    assert np.array_equal(
+        axis.centre_positions(np.array([-1, 6])), axis.centre_positions(np.array([5, 0]))
+    )
     stretched = AxisGeometry(3, 0.0, 3.0, True, np.array([0.0, 0.5, 1.5, 3.0]))
     assert np.array_equal(stretched.widths(np.array([-1, 0, 1, 2, 3])), [1.5, 0.5, 1.0, 1.5, 0.5])
     assert np.array_equal(stretched.centre_distances(np.array([0, 1])), [1.0, 0.75])
@@ -28,9 +30,13 @@ def test_a_stretched_axis_is_mirrored_at_its_ends():
     faces = np.array([0.0, 1.0, 3.0, 7.0])
     axis = AxisGeometry(3, 0.0, 7.0, False, faces)
     assert axis.spacing is None
-    assert np.array_equal(axis.point_positions(np.array([-2, -1, 0, 3, 4, 5])), [-3, -1, 0, 7, 11, 13])
+    assert np.array_equal(
+        axis.point_positions(np.array([-2, -1, 0, 3, 4, 5])), [-3, -1, 0, 7, 11, 13]
+    )
     assert np.array_equal(axis.widths(np.array([-2, -1, 0, 1, 2, 3, 4])), [2, 1, 1, 2, 4, 4, 2])
-    assert np.array_equal(axis.centre_positions(np.array([-1, 0, 1, 2, 3])), [-0.5, 0.5, 2.0, 5.0, 9.0])
+    assert np.array_equal(
+        axis.centre_positions(np.array([-1, 0, 1, 2, 3])), [-0.5, 0.5, 2.0, 5.0, 9.0]
+    )
     assert np.array_equal(axis.centre_distances(np.array([0, 1, 2, 3])), [1.0, 1.5, 3.0, 4.0])
 
 

@@ -58,7 +58,9 @@ def test_the_remainder_of_a_core_is_one_slab_per_side():
     assert len(pieces) == 6
 
 
-@pytest.mark.parametrize(("least", "most", "count"), [(1, 4, 4), (60, 4, 1), (30, 99, 3), (10**9, 9, 1)])
+@pytest.mark.parametrize(
+    ("least", "most", "count"), [(1, 4, 4), (60, 4, 1), (30, 99, 3), (10**9, 9, 1)]
+)
 def test_tiles_cut_the_first_axis(least, most, count):
     box = Box((2, 0), (12, 10))
     found = tiles(box, least, most)

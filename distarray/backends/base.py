@@ -28,11 +28,18 @@ class Backend(Protocol):
 
     name: str
 
-    def allocate(self, components: tuple[int, ...], shape: tuple[int, ...], halo: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Memory for one block, shape components + shape (halo included in shape), rows padded. Local.
+    def allocate(
+        self,
+        components: tuple[int, ...],
+        shape: tuple[int, ...],
+        halo: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> Any:
+        """Memory for one block, shape components + shape (halo included in shape), rows padded.
+        Local.
 
-        The last axis is contiguous. Element `halo[-1]` of each row starts a cache line. The row pitch is chosen so
-        that rows, planes and components do not share cache sets.
+        The last axis is contiguous. Element `halo[-1]` of each row starts a cache line. The row
+        pitch is chosen so that rows, planes and components do not share cache sets.
         """
         ...
 
@@ -53,7 +60,8 @@ class Backend(Protocol):
         ...
 
     def load(self, source: str, symbol: str, *, fast: bool = False) -> Any:
-        """A compiled function from source text in the backend's language, or None where nothing compiles. Local.
+        """A compiled function from source text in the backend's language, or None where nothing
+        compiles. Local.
 
         Compiled once per node and cached for the user alone.
         """

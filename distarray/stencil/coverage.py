@@ -1,12 +1,13 @@
 """Which points a kernel computes on one rank, and which of them need no message. Pure.
 
-A store is computed at the points of its output where everything that its value reads is available: owned, halo or
-filled boundary cells. The *core* are the points whose reads are all owned; the *remainder* waits for the refresh.
-Boxes are in local indices of the kernel's grid.
+A store is computed at the points of its output where everything that its value reads is available:
+owned, halo or filled boundary cells. The *core* are the points whose reads are all owned; the
+*remainder* waits for the refresh. Boxes are in local indices of the kernel's grid.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +21,8 @@ Component = tuple[int, ...]
 class Extent:
     """What one rank can read of one component of an array, in local indices of that array.
 
-    `start` is the global index of local index 0. `owned` bounds what is owned, `available` what is owned, halo or
-    filled boundary layer. A profile's boxes have one axis.
+    `start` is the global index of local index 0. `owned` bounds what is owned, `available` what is
+    owned, halo or filled boundary layer. A profile's boxes have one axis.
     """
 
     start: tuple[int, ...]
@@ -41,12 +42,13 @@ def computed_boxes(
     *,
     owned_only: bool = False,
 ) -> tuple[tuple[Box, ...], ...]:
-    """Where each store is computed: the part of its boxes of `targets` that its own reads allow. Local.
+    """Where each store is computed: the part of its boxes of `targets` that its own reads allow.
+    Local.
 
-    A program without stores has one target, for its reductions; with stores these run with the first. With
-    `owned_only` the reads must be owned, which gives the core.
+    A program without stores has one target, for its reductions; with stores these run with the
+    first. With `owned_only` the reads must be owned, which gives the core.
     """
-    values = [(store.value,) for store in program.stores] or [()]
+    values: list[tuple[Expression, ...]] = [(store.value,) for store in program.stores] or [()]
     # Reductions run with the first store, so its points must serve them too.
     values[0] += tuple(reduction.value for reduction in program.reductions)
     return tuple(
@@ -97,10 +99,11 @@ def common_core(boxes: Sequence[Sequence[Box]]) -> Box:
 def partition(
     boxes: Sequence[Sequence[Box]], without: Box | None = None
 ) -> tuple[tuple[Box, int], ...]:
-    """Disjoint boxes that cover all `boxes`, each with the mask of those that contain it; `without` is left out.
+    """Disjoint boxes that cover all `boxes`, each with the mask of those that contain it; `without`
+    is left out.
 
-    Bit k of a mask stands for the disjoint boxes[k]. Neighbouring pieces with equal masks are joined, along the last
-    axis first.
+    Bit k of a mask stands for the disjoint boxes[k]. Neighbouring pieces with equal masks are
+    joined, along the last axis first.
     """
     cutting = [box for found in (*boxes, () if without is None else (without,)) for box in found]
     cutting = [box for box in cutting if not box.empty]
@@ -128,7 +131,7 @@ def _pieces(boxes: Sequence[Box]) -> list[Box]:
         pieces = [
             Box((*piece.start, low), (*piece.stop, high))
             for piece in pieces
-            for low, high in zip(edges, edges[1:], strict=False)
+            for low, high in itertools.pairwise(edges)
         ]
     return pieces
 
@@ -161,8 +164,10 @@ def _join(pieces: list[tuple[Box, int]], axis: int) -> list[tuple[Box, int]]:
 
 
 def tiles(box: Box, least_cells: int, most: int) -> tuple[Box, ...]:
-    """The box cut along its first axis into at most `most` slabs of at least about `least_cells` cells."""
+    """The box cut along its first axis into at most `most` slabs of at least about `least_cells`
+    cells.
+    """
     planes = box.stop[0] - box.start[0]
     count = max(1, min(most, planes, box.size // max(1, least_cells)))
     cuts = [box.start[0] + planes * part // count for part in range(count + 1)]
-    return tuple(box.with_axis(0, low, high) for low, high in zip(cuts, cuts[1:], strict=False))
+    return tuple(box.with_axis(0, low, high) for low, high in itertools.pairwise(cuts))

@@ -1,8 +1,9 @@
 """Expressions of a stencil kernel: immutable nodes, equal ones shared. Pure.
 
-An expression says how one value at one point is computed from array reads, scalars and positions. Nodes are
-interned, so that a common subexpression is one object and passes can use `is`. Types follow NumPy 2: `dtype` is a
-NumPy dtype, or for values built from scalars alone a weak kind, one of the Python types bool, int, float, complex.
+An expression says how one value at one point is computed from array reads, scalars and positions.
+Nodes are interned, so that a common subexpression is one object and passes can use `is`. Types
+follow NumPy 2: `dtype` is a NumPy dtype, or for values built from scalars alone a weak kind, one of
+the Python types bool, int, float, complex.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Expression:
 
 @dataclass(frozen=True, eq=False)
 class Constant(Expression):
-    """A Python number written in the kernel (weak), or a NumPy scalar closed over (of its dtype's weak kind)."""
+    """A Python number written in the kernel (weak), or a NumPy scalar closed over (of its dtype's
+    weak kind).
+    """
 
     value: bool | int | float | complex
 
@@ -55,8 +58,9 @@ class Scalar(Expression):
 class Read(Expression):
     """The value of array `parameter` (its position among the arrays) at an offset from this point.
 
-    `component` is the full component index, () for arrays without components. `relation` is SAME, FINE or COARSE.
-    A read of a profile (a 1-D array along `axis` of the grid) has one offset and `axis` set.
+    `component` is the full component index, () for arrays without components. `relation` is SAME,
+    FINE or COARSE. A read of a profile (a 1-D array along `axis` of the grid) has one offset and
+    `axis` set.
     """
 
     parameter: int
@@ -75,7 +79,9 @@ class Index(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Coordinate(Expression):
-    """Position of this point along an axis (float64): of the cell centre, or of its low side if `staggered`."""
+    """Position of this point along an axis (float64): of the cell centre, or of its low side if
+    `staggered`.
+    """
 
     axis: int
     staggered: bool
@@ -83,7 +89,9 @@ class Coordinate(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Spacing(Expression):
-    """Width of this cell along an axis (float64), or distance between the centres around its low side if `staggered`."""
+    """Width of this cell along an axis (float64), or distance between the centres around its low
+    side if `staggered`.
+    """
 
     axis: int
     staggered: bool
@@ -91,10 +99,11 @@ class Spacing(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Call(Expression):
-    """A NumPy function of one, two or three operands, by its NumPy name ("add", "sqrt", "where", "less", "logical_and", ...).
+    """A NumPy function of one, two or three operands, by its NumPy name ("add", "sqrt", "where",
+    "less", "logical_and", ...).
 
-    Operands are first cast to `operation_dtype`, the dtype NumPy computes in (for "where" this holds for the last
-    two operands); `dtype` is the result's.
+    Operands are first cast to `operation_dtype`, the dtype NumPy computes in (for "where" this
+    holds for the last two operands); `dtype` is the result's.
     """
 
     function: str
@@ -122,7 +131,8 @@ _interned: weakref.WeakValueDictionary[tuple[Any, ...], Expression] = weakref.We
 
 def intern(kind: type[Expression], dtype: ExpressionType, *fields: Any) -> Any:
     """The one node with these fields: `intern(Read, np.dtype("f8"), 0, (), (1, 0))`."""
-    # repr tells 0.0 from -0.0, True from 1 and one NaN from none; operands are nodes and compare by identity.
+    # repr tells 0.0 from -0.0, True from 1 and one NaN from none; operands are nodes and compare by
+    # identity.
     key = (kind, dtype, *(repr(f) if kind is Constant else f for f in fields))
     node = _interned.get(key)
     if node is None:
@@ -149,8 +159,8 @@ def walk(roots: Iterable[Expression]) -> Iterator[Expression]:
 class ArrayParameter:
     """What a kernel knows of an array when it is traced.
 
-    `staggered` is None for a profile, whose one axis is `profile_axis`. `level` is the array's grid relative to the
-    kernel's iteration grid: 0, +1 for the next finer, -1 for the next coarser.
+    `staggered` is None for a profile, whose one axis is `profile_axis`. `level` is the array's grid
+    relative to the kernel's iteration grid: 0, +1 for the next finer, -1 for the next coarser.
     """
 
     name: str
@@ -163,10 +173,11 @@ class ArrayParameter:
 
 @dataclass(frozen=True)
 class Store:
-    """One output: `value` (already cast to the array's dtype) goes to component `component` at offset zero.
+    """One output: `value` (already cast to the array's dtype) goes to component `component` at
+    offset zero.
 
-    Values never refer to other stores: a read after a write was replaced by the written (cast) expression, so all
-    values depend on array contents before the pass.
+    Values never refer to other stores: a read after a write was replaced by the written (cast)
+    expression, so all values depend on array contents before the pass.
     """
 
     parameter: int
@@ -176,7 +187,9 @@ class Store:
 
 @dataclass(frozen=True)
 class Reduction:
-    """A fused reduction over the points computed: `kind` is "sum", "min" or "max"; `reproducible` for exact sums."""
+    """A fused reduction over the points computed: `kind` is "sum", "min" or "max"; `reproducible`
+    for exact sums.
+    """
 
     kind: str
     value: Expression
@@ -187,9 +200,9 @@ class Reduction:
 class Program:
     """A traced kernel for one signature: everything that executors and analyses need.
 
-    `stores` are in the order of their first write, the last write to an output winning. `colours` is 1, or 2 for a
-    two-colour kernel, which is run twice: points whose global indices have an even sum first. `fast` permits
-    contraction and reassociation.
+    `stores` are in the order of their first write, the last write to an output winning. `colours`
+    is 1, or 2 for a two-colour kernel, which is run twice: points whose global indices have an even
+    sum first. `fast` permits contraction and reassociation.
     """
 
     name: str

@@ -1,0 +1,101 @@
+"""Which halo regions and boundary layers of its arguments a kernel reads: the same on all ranks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from distarray.block import Component, HaloReads, reads_of_offsets
+from distarray.errors import StencilError
+from distarray.layout import Layout
+from distarray.refresh import FieldReads
+from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read, walk
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray
+
+Offsets = tuple[int, ...]
+
+
+def field_reads(program: Program, number: int, arguments: Sequence[Any]) -> FieldReads:
+    """The halo regions and boundary layers that a program reads of one array. Local.
+
+    Raises
+    ------
+    StencilError
+        The program reads further than the halo is wide.
+    """
+    array: DistArray = arguments[number]
+    halo: dict[Component, set[Offsets]] = {}
+    layers: dict[Component, set[Offsets]] = {}
+    for target, roots in _uses(program):
+        extra = _extra_points(arguments[target].layout, array.layout)
+        for read in walk(roots):
+            if isinstance(read, Read) and read.parameter == number:
+                component = (*array.component_prefix, *read.component)
+                reached = tuple(_reached(read, array))
+                halo.setdefault(component, set()).update(reached)
+                layers.setdefault(component, set()).update(
+                    tuple(map(add, offsets, more))
+                    for offsets in (read.offsets, *reached)
+                    for more in extra
+                )
+    reads = reads_of_offsets(halo)
+    _check_reach(program, program.arrays[number].name, reads, array.layout.halo)
+    return FieldReads(
+        reads, _clipped(reads_of_offsets(layers), array.layout.halo), array.boundary or None
+    )
+
+
+def _uses(program: Program) -> Iterator[tuple[int, tuple[Expression, ...]]]:
+    """The array over whose points some values are computed, and these values."""
+    for store in program.stores:
+        yield store.parameter, (store.value,)
+    if program.reductions:
+        first = program.stores[0].parameter if program.stores else 0
+        yield first, tuple(reduction.value for reduction in program.reductions)
+
+
+def _reached(read: Read, array: DistArray) -> Iterator[Offsets]:
+    """Offsets from this rank's own cells that a read reaches, on the array's grid.
+
+    From a coarse cell, fine cell 2 i + 1 is owned unless a cut of the fine grid is odd; then the
+    fine cell i of the block's low end lies in the coarse cell of the block before.
+    """
+    choices: list[tuple[int, ...]] = []
+    for axis, offset in enumerate(read.offsets):
+        part = array.layout.decomposition.axes[axis]
+        if read.relation == FINE and offset > 0 and not part.cut_unevenly(2):
+            choices.append((offset - 1,))
+        elif read.relation == COARSE and part.finer_cut_unevenly(2):
+            choices.append((offset - 1, offset))
+        else:
+            choices.append((offset,))
+    return itertools.product(*choices)
+
+
+def _extra_points(output: Layout, layout: Layout) -> tuple[Offsets, ...]:
+    """Steps from the last cell of an axis to the last point of an output with one more there."""
+    steps = [
+        (0, 1) if points > own else (0,)
+        for points, own in zip(output.points, layout.points, strict=True)
+    ]
+    return tuple(itertools.product(*steps))
+
+
+def _clipped(reads: HaloReads, halo: Sequence[int]) -> HaloReads:
+    return {key: tuple(map(min, widths, halo)) for key, widths in reads.items()}
+
+
+def _check_reach(program: Program, name: str, reads: HaloReads, halo: Sequence[int]) -> None:
+    line = f" (line {program.lines[0]})" if program.lines else ""
+    for widths in reads.values():
+        for axis, (width, held) in enumerate(zip(widths, halo, strict=True)):
+            if width > held:
+                raise StencilError(
+                    f"Kernel {program.name}{line} reads {name} at a distance of {width} cells "
+                    f"along axis {axis}, beyond its halo of {held}; create the array or its grid "
+                    f"with halo={width}."
+                )
