@@ -44,13 +44,13 @@ class AxisGeometry:
         if self.periodic:
             indices = indices % max(self.cells, 1)
         if self.faces is None:
-            return self.low + indices.astype(np.float64) * self._width
+            return np.asarray(self.low + indices * self._width)
         # Mirror indices outside [0, cells] at the nearer end: point -m lies as far outside as point
         # m lies inside.
         inside = np.clip(np.where(indices < 0, -indices, indices), 0, None)
         beyond = inside > self.cells
         inside = np.clip(np.where(beyond, 2 * self.cells - inside, inside), 0, self.cells)
-        positions = self.faces[inside]
+        positions: Floats = self.faces[inside]
         positions = np.where(beyond, 2 * self.high - positions, positions)
         return np.where(indices < 0, 2 * self.low - positions, positions)
 
@@ -59,7 +59,7 @@ class AxisGeometry:
         if self.periodic:
             indices = indices % max(self.cells, 1)
         if self.faces is None:
-            return self.low + (indices.astype(np.float64) + 0.5) * self._width
+            return np.asarray(self.low + (indices + 0.5) * self._width)
         return 0.5 * (self.point_positions(indices) + self._high_sides(indices))
 
     def widths(self, indices: Integers) -> Floats:
