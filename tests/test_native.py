@@ -18,7 +18,9 @@ from distarray.backends.base import BoxCopy
 from distarray.backends.cpu import CpuBackend, padded_strides
 from distarray.errors import BackendError
 
-DOUBLE = "#include <stdint.h>\nvoid twice(double *x, int64_t n) { for (int64_t i = 0; i < n; i++) x[i] *= 2; }\n"
+DOUBLE = """#include <stdint.h>
+void twice(double *x, int64_t n) { for (int64_t i = 0; i < n; i++) x[i] *= 2; }
+"""
 
 
 @pytest.fixture
@@ -207,7 +209,7 @@ def test_source_and_flags_are_part_of_the_key(folder):
 
 
 def test_no_flag_changes_the_floating_point_mode():
-    for flag in (*native.FLAGS, *native.FAST_FLAGS, *native.NATIVE_FLAGS, native.WIDTH_FLAG):
+    for flag in (*native.FLAGS, *native.FAST_FLAGS, *native.NATIVE_FLAGS):
         assert flag not in ("-ffast-math", "-Ofast", "-funsafe-math-optimizations")
 
 
@@ -221,10 +223,9 @@ def test_no_compiler_is_one_warning_and_no_function(folder, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(native.importlib.util, "find_spec", lambda name: None)
-    with pytest.warns(RuntimeWarning, match="no C compiler") as caught:
+    with pytest.warns(RuntimeWarning, match="no C compiler"):
         assert native.load(DOUBLE, "twice") is None
-        assert native.load(DOUBLE + "\n", "twice") is None
-    assert len(caught) == 1
+    assert native.load(DOUBLE + "\n", "twice") is None  # a second warning would be an error
 
 
 def test_broken_compiler_is_passed_over(folder, tmp_path, monkeypatch):
@@ -282,7 +283,8 @@ def test_compiler_without_openmp_gives_one_note(folder, tmp_path, monkeypatch, c
     wrapper = tmp_path / "cc"
     real = native.shutil.which("cc")
     wrapper.write_text(
-        f'#!/bin/sh\ncase "$*" in *-fopenmp*) exit 1;; esac\nexec {real} "$@"\n', encoding="utf-8"
+        f'#!/bin/sh\ncase "$*" in *"-fopenmp "*) exit 1;; esac\nexec {real} "$@"\n',
+        encoding="utf-8",
     )
     wrapper.chmod(0o755)
     monkeypatch.setenv("CC", str(wrapper))
