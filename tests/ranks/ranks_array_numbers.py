@@ -135,3 +135,24 @@ def test_operators_keep_bits() -> None:
     ]
     for result in results[1:]:
         assert_array_equal(result, results[0])
+
+
+def test_ranks_that_own_nothing_take_part() -> None:
+    fine = da.Grid((16, 8), periodic=(True, False))
+    one = alone((16, 8), periodic=(True, False)).coarsen()
+    for ranks in ((1, 1), (1, 0)):
+        small = fine.coarsen(ranks=ranks)
+        expected, u = da.random.normal(one, 5), da.random.normal(small, 5)
+        assert_array_equal(u.gather(), expected.gather())
+        where = [[0.1, 0.2], [0.9, 1.0]]
+        assert_array_equal(small.points(where).sample(u), one.points(where).sample(expected))
+        assert u.sum(reproducible=True) == expected.sum(reproducible=True)
+        np.testing.assert_allclose(u.std(), expected.gather().std(), rtol=1e-14)
+        mapped = da.map_along(u, 0, lambda block: np.cumsum(block, axis=0))
+        assert_array_equal(mapped.gather(), np.cumsum(expected.gather(), axis=0))
+        moved = u.redistribute(like=fine.coarsen())
+        assert moved.ranks == fine.ranks
+        assert_array_equal(moved.redistribute(like=small).gather(), expected.gather())
+        u[2:4] = u[0:2]
+        assert u[3, 1] == expected.gather()[1, 1]
+        assert (u * 2).max() == u.gather().max() * 2
