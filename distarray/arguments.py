@@ -4,6 +4,7 @@ rank.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -193,19 +194,16 @@ def fewer_ranks(
         More ranks are asked for than there are, or no process grid fits.
     """
     fixed = per_axis(0 if ranks is None else ranks, len(shape), operator.index, "ranks")
-    if min(fixed) < 0 or math.prod(max(1, n) for n in fixed) > size:
+    least = math.prod(max(1, n) for n in fixed)
+    if min(fixed) < 0 or least > size:
         raise DecompositionError(
             f"The process grid {fixed} does not fit the {size} ranks of the communicator; "
             "use whole numbers whose product is not larger, or 0 for a free axis."
         )
-    counts = range(size, 0, -1) if 0 in fixed else (math.prod(fixed),)
-    for count in counts:
-        try:
+    for count in range(size, least, -1) if 0 in fixed else ():
+        with contextlib.suppress(DecompositionError):
             return choose_ranks(shape, count, ranks=fixed, periodic=periodic, halo=halo)
-        except DecompositionError:
-            if count == counts[-1]:
-                raise
-    raise AssertionError  # not reached: the last count returns or raises
+    return choose_ranks(shape, least, ranks=fixed, periodic=periodic, halo=halo)
 
 
 def assign_broadcast(target: Any, values: Any, component_axes: int) -> None:
