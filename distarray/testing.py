@@ -15,12 +15,14 @@ Expected values come from NumPy on the whole array:
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm import default
+from distarray.comm.base import Communicator, PersistentExchange, Request, Transfer
 from distarray.decomposition import factorisations
 
 
@@ -104,3 +106,75 @@ def _filler(dtype: np.dtype[Any]) -> Any:
     if dtype.kind in "fc":
         return np.nan
     return True if dtype.kind == "b" else np.iinfo(dtype).max
+
+
+class WatchedCommunicator:
+    """A communicator that notes its halo exchanges and may delay what they deliver. Local to use.
+
+    Give it to a grid as `comm`. Everything else goes to the communicator that it wraps.
+
+    Parameters
+    ----------
+    comm : as for a grid
+    polls : int
+        An exchange is complete when it has been polled this many times and its messages are there;
+        waiting for it makes the polls that are missing.
+
+    Attributes
+    ----------
+    sent : list of list of (rank, bytes)
+        For every exchange started since `clear`, the messages sent.
+    log : list of str
+        In order: "start", "poll" (while something else may be computed), "wait" for every poll that
+        waiting had to make, "done". A test may add entries of its own.
+    """
+
+    def __init__(self, comm: Any = None, *, polls: int = 0) -> None:
+        self.inner: Communicator = default(comm)
+        self.polls = polls
+        self.sent: list[list[tuple[int, int]]] = []
+        self.log: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def clear(self) -> None:
+        """Forget what was noted."""
+        self.sent.clear()
+        self.log.clear()
+
+    def prepare_exchange(
+        self, sends: Sequence[Transfer], receives: Sequence[Transfer]
+    ) -> PersistentExchange:
+        """As the wrapped communicator's, watched."""
+        return _WatchedExchange(self, self.inner.prepare_exchange(sends, receives), sends)
+
+
+class _WatchedExchange:
+    def __init__(
+        self, watcher: WatchedCommunicator, exchange: PersistentExchange, sends: Sequence[Transfer]
+    ) -> None:
+        self._watcher, self._exchange = watcher, exchange
+        self._messages = [(rank, int(buffer.nbytes)) for rank, buffer in sends if buffer.nbytes]
+
+    def start(self) -> Request:
+        self._watcher.sent.append(self._messages)
+        self._watcher.log.append("start")
+        return _DelayedRequest(self._watcher, self._exchange.start())
+
+
+class _DelayedRequest:
+    """Complete after a number of polls; see `WatchedCommunicator`."""
+
+    def __init__(self, watcher: WatchedCommunicator, request: Request) -> None:
+        self._watcher, self._request, self._missing = watcher, request, watcher.polls
+
+    def test(self) -> bool:
+        self._watcher.log.append("poll")
+        self._missing -= 1
+        return self._request.test() and self._missing <= 0
+
+    def wait(self) -> None:
+        self._watcher.log.extend(["wait"] * max(0, self._missing))
+        self._request.wait()
+        self._watcher.log.append("done")

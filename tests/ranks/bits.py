@@ -1,7 +1,8 @@
-"""What the tests of equal bits share: the whole domain in NumPy, and all process grids to compare it with.
+"""What tests of equal bits share: the whole domain in NumPy, and all process grids to compare with.
 
-`Field` holds a global array with layers around it, made by the rules of boundary conditions alone. `evaluate` runs the
-text of a kernel on NumPy slices of such fields: no tracing, no plan, no executor of the library.
+`Field` holds a global array with layers around it, made by the rules of boundary conditions alone.
+`Field` holds a global array with layers around it, made by the rules of conditions alone.
+of the library.
 """
 
 from __future__ import annotations
@@ -39,10 +40,18 @@ def executor(name: str) -> Iterator[None]:
         os.environ[EXECUTOR] = before
 
 
+def compiled() -> bool:
+    """Whether kernels first called now compile."""
+    return os.environ.get(EXECUTOR, "") == ""
+
+
 def runs(
     shape: Sequence[int], *, least: int = 0, halo: int | tuple[int, ...] = 1, **options: Any
 ) -> Iterator[da.Grid]:
-    """A grid for every process grid whose blocks have `least` cells, and the last again with the NumPy executor."""
+    """A grid for every process grid whose blocks have at least `least` cells.
+
+    The last is made again for the NumPy executor.
+    """
     widths = (halo,) * len(shape) if isinstance(halo, int) else halo
     fitting = [
         ranks
@@ -77,7 +86,7 @@ def random_values(*shape: int, dtype: Any = float, seed: int = 1) -> Array:
 
 
 def same(found: Any, expected: Any, *, sign_of_zero: bool = True) -> None:
-    """Equal bits, NaN apart; where `sign_of_zero` is False 0.0 and -0.0 are equal. Collective for a DistArray."""
+    """Equal bits, NaN apart, and 0.0 and -0.0 unless `sign_of_zero`. Collective for a DistArray."""
     found = np.asarray(found.gather() if isinstance(found, da.DistArray) else found)
     expected = np.asarray(expected)
     assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
@@ -179,7 +188,7 @@ def _fill(planes: Array, fill: Fill, width: int, axis: int) -> None:
 
 
 class Field:
-    """A global array and its layers, read and written as in a kernel, at all points of a box at once."""
+    """A global array and its layers, read and written as in a kernel, at all points of a box."""
 
     def __init__(self, values: Array, fills: Fills | None = None, width: int = 1) -> None:
         self.fills = fills or (None,) * values.ndim

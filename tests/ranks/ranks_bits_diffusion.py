@@ -1,4 +1,4 @@
-"""Diffusion has the same bits on any process grid, under every boundary condition, compiled or not."""
+"""Diffusion under every boundary condition has the same bits on any process grid."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_periodic() -> None:
 
 def test_periodic_by_rolling() -> None:
     start = random_values(*SHAPE)
-    around = np.roll(start, -1, 0) + np.roll(start, 1, 0) + np.roll(start, -1, 1) + np.roll(start, 1, 1)
+    around = (
+        np.roll(start, -1, 0) + np.roll(start, 1, 0) + np.roll(start, -1, 1) + np.roll(start, 1, 1)
+    )
     expected = start + 0.1 * (around - 4.0 * start)
     for grid in runs(SHAPE, periodic=True):
         u = put(grid, start)
@@ -111,7 +113,12 @@ def test_neumann() -> None:
     fills = [both(neumann(0.3, H[0])), both(neumann(-1.7, H[1]))]
     check(diagonal, SHAPE, conditions, fills)
     conditions["z"] = da.Neumann(0.9)
-    check(diffuse3, BOX, conditions, [both(neumann(g, h)) for g, h in zip((0.3, -1.7, 0.9), H3, strict=True)])
+    check(
+        diffuse3,
+        BOX,
+        conditions,
+        [both(neumann(g, h)) for g, h in zip((0.3, -1.7, 0.9), H3, strict=True)],
+    )
 
 
 def test_robin() -> None:
@@ -243,5 +250,5 @@ def test_custom_condition() -> None:
 
 
 def _custom(inside: Any, m: int) -> Any:
-    """0.75 of the first value and 0.5 of the second one's neighbour along the periodic axis; ends are not read."""
+    """What `wall` writes; the ends of the periodic axis are not read."""
     return 0.75 * inside(0) + 0.5 * np.roll(inside(1), -1, axis=1)

@@ -1,4 +1,4 @@
-"""Kernels that mix locations, components, stretched axes, profiles and positions: the same bits on any process grid."""
+"""Locations, components, stretched axes, profiles and positions in kernels on any process grid."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ def test_divergence_and_vorticity_of_staggered_components() -> None:
     total = (u[1:] - u[:-1]) / DX + (np.roll(v, -1, 1) - v) / DY
     curl = (v_layers[1:, 1:-1] - v_layers[:-1, 1:-1]) - (u - u_layers[1:-1, :-2])
     for grid in runs(SHAPE, periodic=(False, True)):
-        arrays = put(grid, u, location="x"), put(grid, v, location="y", boundary={"x": da.Symmetry(-1)})
+        arrays = (
+            put(grid, u, location="x"),
+            put(grid, v, location="y", boundary={"x": da.Symmetry(-1)}),
+        )
         out, nodes = grid.empty(), grid.empty(location="xy")
         divergence(*arrays, out, dx=DX, dy=DY)
         same(out, total)
@@ -125,7 +128,10 @@ def test_edges_of_a_box() -> None:
     expected_z[1:-1, 1:-1] = (v[1:, 1:-1] - v[:-1, 1:-1]) - (u[1:-1, 1:] - u[1:-1, :-1])
     expected_x[:, 1:-1] = (w[:, 1:] - w[:, :-1]) - (v - np.roll(v, 1, 2))[:, 1:-1]
     for grid in runs(shape, periodic=(False, False, True)):
-        arrays = [put(grid, a, location=at) for a, at in zip((u, v, w, ez, ex), ("x", "y", "z", "xy", "yz"), strict=True)]
+        arrays = [
+            put(grid, a, location=at)
+            for a, at in zip((u, v, w, ez, ex), ("x", "y", "z", "xy", "yz"), strict=True)
+        ]
         curl(*arrays)
         same(arrays[3], expected_z)
         same(arrays[4], expected_x)
@@ -136,7 +142,9 @@ def test_components() -> None:
     def transport(U: Any, g: Any, new: Any) -> None:
         for c in range(2):
             along = U[0][0, 0] * (U[c][1, 0] - U[c][-1, 0])
-            new[c][0, 0] = U[c][0, 0] - 0.1 * (along + U[1][0, 0] * (U[c][0, 1] - U[c][0, -1])) * g[1, 0][0, 0]
+            new[c][0, 0] = (
+                U[c][0, 0] - 0.1 * (along + U[1][0, 0] * (U[c][0, 1] - U[c][0, -1])) * g[1, 0][0, 0]
+            )
 
     U, g = random_values(2, *SHAPE), random_values(2, 2, *SHAPE, seed=4)
     conditions = {"x": da.Dirichlet([0.3, -0.6]), "y-": da.Symmetry([1, -1]), "y+": da.Neumann(0.5)}
@@ -145,7 +153,12 @@ def test_components() -> None:
         for value, sign in ((0.3, 1), (-0.6, -1))
     ]
     new = [Field(part) for part in U]
-    evaluate(transport, [Field(part, rules) for part, rules in zip(U, fills, strict=True)], _Tensor(g), new)
+    evaluate(
+        transport,
+        [Field(part, rules) for part, rules in zip(U, fills, strict=True)],
+        _Tensor(g),
+        new,
+    )
     for grid in runs(SHAPE):
         u = put(grid, U, components=2, boundary=conditions)
         target = grid.empty_like(u)
@@ -224,7 +237,9 @@ def test_profiles_indices_and_positions() -> None:
         i, j = da.index("x"), da.index(1)
         odd = (i + 3 * j) % 4 - i // 3
         slope = w[1] * u[0, 0] - w[-1] * u[-1, 0]
-        new[0, 0] = slope + odd * da.coordinate("x") + (i - axis_length) % 5 * da.coordinate("y", "y")
+        new[0, 0] = (
+            slope + odd * da.coordinate("x") + (i - axis_length) % 5 * da.coordinate("y", "y")
+        )
 
     start, profile = random_values(*SHAPE), random_values(17, seed=3)
     i, j = np.arange(17)[:, None], np.arange(13)[None, :]

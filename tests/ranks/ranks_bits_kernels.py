@@ -1,4 +1,4 @@
-"""Upwind, wide, 27-point and two-colour kernels, and chains of kernels, have the same bits on any process grid."""
+"""Upwind, wide, 27-point and two-colour kernels, and chains of kernels, on any process grid."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def source(new: Any, shape: Any, *, time: float) -> None:
 def test_three_states_that_rotate_with_open_edges() -> None:
     states = [random_values(*SHAPE, seed=n) for n in range(3)]
     shape = random_values(*SHAPE, seed=9)
-    # Points that are not computed are first copied from the newest state. `source` computes all points of new.
+    # `source` computes all points of new, so that none is copied before the first step.
     expected = list(states)
     for step in range(4):
         old, now, new = map(Field, expected)
