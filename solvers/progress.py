@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -29,9 +30,7 @@ class Progress:
         self._first_step, self._first_time = solver.step_count, solver.time
         self._began = self._shown = time.perf_counter()
         self._dt = 0.0
-        self._residuals: list[
-            tuple[float, float]
-        ] = []  # (time, residual), two recent ones some time apart
+        self._measured: deque[tuple[float, float]] = deque(maxlen=10)  # times and residuals
 
     def __enter__(self) -> Progress:
         return self
@@ -50,6 +49,9 @@ class Progress:
         if not self._enabled:
             return
         self._dt = dt
+        residual = self._solver.residual
+        if math.isfinite(residual) and (not self._measured or residual != self._measured[-1][1]):
+            self._measured.append((self._solver.time, residual))
         if time.perf_counter() - self._shown > self._interval:
             self._shown = time.perf_counter()
             self._print(end="" if self._terminal else "\n")
@@ -74,19 +76,19 @@ class Progress:
         """
         solver = self._solver
         left = [] if self._until is None else [self._until - solver.time]
-        if self._steady is not None and math.isfinite(solver.residual) and solver.residual > 0.0:
+        if self._steady is not None:
             left += self._time_to_steady(self._steady)
         if not left or solver.time <= self._first_time:
             return "unknown"
         return f"{max(min(left), 0.0) * elapsed / (solver.time - self._first_time):.0f} s"
 
     def _time_to_steady(self, steady: float) -> list[float]:
-        time, residual = self._solver.time, self._solver.residual
-        if residual <= steady:
-            return [0.0]
-        if not self._residuals or residual != self._residuals[-1][1]:
-            self._residuals = [*self._residuals[-9:], (time, residual)]
-        before, larger = self._residuals[0]
-        if larger <= residual or time <= before:
+        """Time until the residual is below `steady`, from its recent decay; nothing if it grew."""
+        if not self._measured:
             return []
-        return [(time - before) * math.log(residual / steady) / math.log(larger / residual)]
+        (before, first), (now, last) = self._measured[0], self._measured[-1]
+        if last <= steady:
+            return [0.0]
+        if first <= last:
+            return []
+        return [(now - before) * math.log(last / steady) / math.log(first / last)]

@@ -23,8 +23,7 @@ Symbols = Sequence[Any]
 
 
 def momentum(ndim: int) -> Any:
-    """One stage of a Runge-Kutta step, `new = keep old + (1 - keep) (now + dt (-div(u u) - grad p +
-    nu lap u))`.
+    """A Runge-Kutta stage `new = keep old + (1 - keep) (now + dt (-div(u u) - grad p + nu lap u))`.
 
     Called with the components now, the pressure, the old components and the new ones.
     """

@@ -14,6 +14,17 @@ import distarray as da
 from solvers.incompressible.transforms import Array, Cosine, Hartley, Transform, along
 
 
+def uniform_spacing(grid: da.Grid) -> tuple[float, ...]:
+    """Width of the cells along each axis; an error on a stretched axis. Local."""
+    found = tuple(h for h in grid.spacing if h is not None)
+    if len(found) < grid.ndim:
+        raise da.SolverError(
+            f"The pressure solver needs cells of equal width, received spacing={grid.spacing}; "
+            f"leave out coordinates=."
+        )
+    return found
+
+
 class PressureSolver:
     """Direct solver on one uniform grid.
 
@@ -22,51 +33,80 @@ class PressureSolver:
     grid : Grid
         Uniform, of any number of axes; each is periodic or has walls at both ends.
 
+    Raises
+    ------
+    SolverError
+        An axis is stretched.
+
     Examples
     --------
     >>> import distarray as da
     >>> from solvers.incompressible.pressure import PressureSolver
     >>> grid = da.Grid((8, 8))
-    >>> phi = PressureSolver(grid).solve(grid.zeros())
+    >>> phi = grid.zeros()
+    >>> PressureSolver(grid).solve(grid.zeros(), phi)
     """
 
     def __init__(self, grid: da.Grid) -> None:
-        self._spacing: tuple[float, ...] = tuple(grid.spacing)
         self._transforms: tuple[Transform, ...] = tuple(
             Hartley(n) if periodic else Cosine(n)
             for n, periodic in zip(grid.shape, grid.periodic, strict=True)
         )
         self._forward = [along(axis, t.forward) for axis, t in enumerate(self._transforms)]
         self._backward = [along(axis, t.backward) for axis, t in enumerate(self._transforms)]
-        self._inverse: da.DistArray | None = None
+        self._ranks = _process_grids(grid)
+        self._inverse = self._reciprocals(grid).redistribute(like=self._placed(grid.zeros(), 0))
 
-    def solve(self, rhs: da.DistArray) -> da.DistArray:
-        """The solution of zero mean, float64, placed as `rhs` is; the mean of `rhs` is dropped.
-        Collective.
-        """
-        axes = range(rhs.ndim)
+    def solve(self, rhs: da.DistArray, out: da.DistArray) -> None:
+        """Put the solution of zero mean into `out`; the mean of `rhs` is dropped. Collective."""
         modes = rhs
-        for axis in reversed(axes):
-            modes = da.map_along(modes, axis, self._forward[axis])
-        if self._inverse is None:
-            self._inverse = self._reciprocals(rhs.shape).redistribute(like=modes)
-        modes *= self._inverse
-        for axis in axes:
-            modes = da.map_along(modes, axis, self._backward[axis])
-        return modes.redistribute(like=rhs)
+        for axis in range(rhs.ndim - 1, 0, -1):
+            modes = da.map_along(self._placed(modes, axis), axis, self._forward[axis])
+        modes = da.map_along(self._placed(modes, 0), 0, self._divide)
+        for axis in range(1, rhs.ndim):
+            modes = da.map_along(self._placed(modes, axis), axis, self._backward[axis])
+        out[...] = modes
 
-    def _reciprocals(self, shape: tuple[int, ...]) -> da.DistArray:
+    def _placed(self, modes: da.DistArray, axis: int) -> da.DistArray:
+        """The same values with `axis` whole on every rank."""
+        if modes.ranks == self._ranks[axis]:
+            return modes
+        return modes.redistribute(ranks=self._ranks[axis])
+
+    def _divide(self, block: Array) -> Array:
+        """Transform the first axis of a block, divide by the eigenvalues and transform back."""
+        return self._backward[0](self._forward[0](block) * self._inverse.local)
+
+    def _reciprocals(self, grid: da.Grid) -> da.DistArray:
         """One over the eigenvalue of each mode; zero for the mean, which no gradient sees."""
         # On this grid the coordinate of cell k is the mode number k itself.
-        numbers = da.Grid(shape, bounds=[(-0.5, n - 0.5) for n in shape])
+        numbers = da.Grid(grid.shape, bounds=[(-0.5, n - 0.5) for n in grid.shape])
+        spacing = uniform_spacing(grid)
 
         def reciprocal(*modes: Array) -> Array:
             parts = [
                 t.eigenvalues(k, h)
-                for t, k, h in zip(self._transforms, modes, self._spacing, strict=True)
+                for t, k, h in zip(self._transforms, modes, spacing, strict=True)
             ]
             total: Array = sum(parts[1:], start=parts[0])
             with np.errstate(divide="ignore"):
                 return np.where(total == 0.0, 0.0, 1.0 / total)
 
         return numbers.from_function(reciprocal)
+
+
+def _process_grids(grid: da.Grid) -> list[tuple[int, ...]]:
+    """For each axis a process grid that leaves it whole.
+
+    The cuts of an axis move to the axis after it, which has been transformed already, so that only
+    the ranks of one row exchange values; where they do not fit, fewer ranks take part.
+    """
+    ranks = list(grid.ranks)
+    found = []
+    for axis in reversed(range(grid.ndim)):
+        after = (axis + 1) % grid.ndim
+        if ranks[axis] > 1:
+            cuts = ranks[axis] * ranks[after] if axis + 1 == grid.ndim else ranks[axis]
+            ranks[axis], ranks[after] = 1, min(cuts, grid.shape[after])
+        found.append(tuple(ranks))
+    return found[::-1]

@@ -104,8 +104,8 @@ def centre_line(flow: IncompressibleSolver, component: int) -> tuple[Array, Arra
     first, weights = _stencil(across, 0.5 * (low + high))
     lines = u[first : first + POINTS] if component == 0 else u[:, first : first + POINTS]
     values = np.moveaxis(lines.gather(), component, -1) @ weights
-    spacing = flow.grid.spacing[along]
-    centres = start + (np.arange(flow.config.cells[along]) + 0.5) * spacing
+    cells = flow.config.cells[along]
+    centres = start + (np.arange(cells) + 0.5) * (end - start) / cells
     walls = [float(flow.config.wall(along, side)[component]) for side in "-+"]  # type: ignore[arg-type]
     positions = np.concatenate(([start], centres, [end]))
     return positions, np.concatenate((walls[:1], values, walls[1:]))

@@ -111,4 +111,5 @@ def along(axis: int, function: Callable[[Array], Array]) -> Callable[[Array], Ar
 def _apply(axis: int, function: Callable[[Array], Array], block: Array) -> Array:
     if block.size == 0:
         return block
-    return np.moveaxis(function(np.moveaxis(block, axis, -1)), -1, axis)
+    with np.errstate(all="ignore"):  # a state that is no longer finite is for the solver to notice
+        return function(block.swapaxes(axis, -1)).swapaxes(axis, -1)

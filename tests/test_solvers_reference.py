@@ -1,0 +1,131 @@
+"""Published tables, interpolation, pictures and the command line of the solvers."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from solvers.__main__ import main
+from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
+from solvers.incompressible.plot import streamlines
+from solvers.incompressible.reference import (
+    Comparison,
+    centre_line,
+    compare_centre_lines,
+    interpolate,
+    published_table,
+)
+
+
+def test_tables_hold_the_published_values():
+    marchi, botella = published_table(100), published_table(1000)
+    assert len(marchi.rows) == 30
+    assert len(botella.rows) == 34
+    assert (0, 0.5, -0.2091491418) in marchi.rows
+    assert (1, 0.8125, -0.253768577) in marchi.rows
+    assert (0, 0.1719, -0.3885691) in botella.rows
+    assert (1, 0.9063, -0.5264392) in botella.rows
+    assert published_table(400) is None
+
+
+def test_interpolation_is_exact_for_cubics():
+    positions = np.array([0.0, 0.05, 0.15, 0.3, 0.6, 0.95, 1.0])
+    cubic = np.polynomial.Polynomial([0.3, -1.0, 2.0, 4.0])
+    for at in (0.0, 0.02, 0.2, 0.5, 0.97, 1.0):
+        assert interpolate(positions, cubic(positions), at) == pytest.approx(cubic(at), abs=1e-13)
+
+
+@pytest.mark.parametrize("cells", [(16, 16), (15, 13)])
+def test_centre_lines_of_a_known_flow(cells):
+    """A velocity that is cubic across the line, on grids with and without a face on it."""
+    flow = IncompressibleSolver(
+        IncompressibleConfig(cells=cells, viscosity=0.01, walls={"y+": (1.0, 0.0)})
+    )
+
+    def u(x, y):
+        return (x * (1 - x)) * (1 + x) * (y**3 - 2 * y)
+
+    flow.fields["u"][...] = flow.grid.from_function(u, location="x")
+    flow.fields["v"][...] = flow.grid.from_function(lambda x, y: u(y, x), location="y")
+    for component in (0, 1):
+        positions, values = centre_line(flow, component)
+        assert (positions[0], positions[-1]) == (0.0, 1.0)
+        assert (values[0], values[-1]) == (0.0, (1.0, 0.0)[component])
+        inside = positions[1:-1]
+        np.testing.assert_allclose(values[1:-1], u(0.5, inside), rtol=0, atol=1e-14)
+
+
+def test_comparison_tells_the_largest_deviations():
+    comparison = Comparison(
+        "a source", ((0, 0.5, 1.0, 1.25), (0, 0.75, 1.0, 0.5), (1, 0.5, 0.0, 0.125))
+    )
+    assert comparison.largest == (0.5, 0.125)
+    assert "u(1/2, y) 0.7500   1.000000   0.500000  -0.500000" in comparison.text()
+
+
+def test_other_flows_have_no_table():
+    assert compare_centre_lines(
+        IncompressibleSolver(IncompressibleConfig(cells=(8, 8), viscosity=0.02))
+    ) is None  # fmt: skip
+
+
+@pytest.mark.parametrize("cells", [(12, 10), (8, 6, 4)])
+def test_streamlines_are_drawn(tmp_path, cells):
+    pytest.importorskip("matplotlib")
+    lid = (1.0,) + (0.0,) * (len(cells) - 1)
+    flow = IncompressibleSolver(IncompressibleConfig(cells=cells, viscosity=0.1, walls={"y+": lid}))
+    flow.run(max_steps=5)
+    assert streamlines(flow, tmp_path / "flow.png")
+    assert (tmp_path / "flow.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_nothing_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    flow = IncompressibleSolver(IncompressibleConfig(cells=(8, 8), viscosity=0.1))
+    assert not streamlines(flow, tmp_path / "flow.png")
+    assert not (tmp_path / "flow.png").exists()
+
+
+def test_list_names_all_cases(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["cavity", "taylor-green"]
+
+
+def test_cavity_case_writes_its_files(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    assert main(["cavity", "--cells", "16", "--output", str(tmp_path / "out")]) == 0
+    out, err = capsys.readouterr()
+    assert "Centre lines against Marchi" in out
+    assert "residual" in err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cavity.h5", "cavity.png"]
+
+
+def test_a_case_continues_from_its_file(tmp_path, capsys):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    arguments = ["cavity", "--cells", "12", "10", "--reynolds", "50"]
+    main([*arguments, "--until", "0.5", "--every", "2", "--output", str(whole)])
+    restart = str(whole / "step-0000002.h5")
+    main([*arguments, "--until", "0.5", "--restart", restart, "--output", str(part)])
+    assert (whole / "cavity.h5").read_bytes() == (part / "cavity.h5").read_bytes()
+
+
+def test_taylor_green_case_prints_the_exact_energy(tmp_path, capsys):
+    main(["taylor-green", "--cells", "32", "--until", "0.5", "--output", str(tmp_path)])
+    out = capsys.readouterr().out
+    computed = float(out.split(" at time")[0].split()[-1])
+    exact = float(out.split("Exact at the end ")[1].split()[0])
+    assert computed == pytest.approx(exact, rel=5e-4)
+
+
+def test_an_unknown_case_is_refused():
+    done = subprocess.run(
+        [sys.executable, "-m", "solvers", "vortex"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "invalid choice: 'vortex'" in done.stderr
