@@ -140,6 +140,7 @@ class _Side:
         self.along = along
         self.component = component
         self.components: tuple[int, ...] = np.broadcast_to(0, layout.components)[component].shape
+        self._indices: dict[Box, tuple[Any, ...]] = {}
 
     def require_components_of(self, other: _Side) -> None:
         if self.components != other.components:
@@ -150,12 +151,18 @@ class _Side:
 
     def view(self, block: Block, box: Box) -> Any:
         """The memory of a share's points, repeated indices with length 1."""
+        index = self._indices.get(box)
+        if index is None:  # the same in all blocks of this layout on this rank
+            index = self._indices[box] = self._index(block, box)
+        return block.memory[index]
+
+    def _index(self, block: Block, box: Box) -> tuple[Any, ...]:
         counters = iter(zip(box.start, box.stop, strict=True))
         index = tuple(
             along - origin if isinstance(along, int) else along.part(*next(counters), origin)
             for along, origin in zip(self.along, block.padded.start, strict=True)
         )
-        return block.memory[(*self.component, ..., *index)]
+        return (*self.component, ..., *index)
 
     def shape(self, box: Box) -> tuple[int, ...]:
         """The shape of `view`."""
