@@ -34,8 +34,8 @@ LAYERS = {
     ),
     "grid": ("grid", "profile", "creation", "points"),
     "uses": (
-        "random", "fft", "linalg", "fused", "applyplan", "apply", "iterate", "io", "report",
-        "logging",
+        "random", "linalg", "fused", "extents", "kernelreads", "applyplan", "apply", "iterate",
+        "io", "logging",
     ),
     "package": ("__init__",),
     "programs": ("cli", "bench", "doctor", "selftest", "testing", "__main__"),
