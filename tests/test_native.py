@@ -15,6 +15,7 @@ import pytest
 
 from distarray.backends import native
 from distarray.backends.base import BoxCopy
+from distarray.backends.copies import _pairs
 from distarray.backends.cpu import CpuBackend, padded_strides
 from distarray.errors import BackendError
 
@@ -116,6 +117,45 @@ def test_copies_are_carried_out_in_order():
     a, b, c = np.ones(4), np.zeros(4), np.zeros(4)
     CpuBackend().prepare_copies([BoxCopy(a, b), BoxCopy(b, c)])()
     assert c.tolist() == [1, 1, 1, 1]
+
+
+def _faces(u, order):
+    """The copies that fill the outermost layers of a periodic array, in some order."""
+    copies = []
+    for axis in range(u.ndim):
+        for source, target in ((1, -1), (-2, 0)):
+            inner = [slice(1, -1)] * u.ndim
+            places = [
+                [*inner[:axis], slice(n, n + 1 or None), *inner[axis + 1 :]]
+                for n in (source, target)
+            ]
+            copies.append(BoxCopy(*(u[tuple(place)] for place in places)))
+    return [copies[n] for n in order]
+
+
+@pytest.mark.parametrize("order", [range(6), (5, 3, 1, 0, 2, 4), (4, 0, 5, 1, 2, 3)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_opposite_faces_are_copied_together(order, dtype):
+    u = CpuBackend().allocate((), (6, 7, 8), (1, 1, 1), np.dtype(dtype))
+    inner = np.random.default_rng(2).random((4, 5, 6)).astype(dtype)
+    u[1:-1, 1:-1, 1:-1] = inner
+    copies = _faces(u, order)
+    CpuBackend().prepare_copies(copies)()
+    i = slice(1, -1)
+    for axis in range(3):
+        places = [i] * 3
+        for layer, source in ((0, -1), (-1, 0)):
+            places[axis] = layer
+            np.testing.assert_array_equal(u[tuple(places)], inner.take(source, axis))
+    assert sum(second is not None for _, second in _pairs(copies)) >= 1
+
+
+def test_copies_that_depend_on_one_another_are_not_joined():
+    a = np.arange(12.0).reshape(6, 2)[:, :1]
+    copies = [BoxCopy(a[0:2], a[2:4]), BoxCopy(a[2:4], a[4:6])]
+    assert [second for _, second in _pairs(copies)] == [None, None]
+    CpuBackend().prepare_copies(copies)()
+    assert a.ravel().tolist() == [0, 2, 0, 2, 0, 2]
 
 
 def test_no_copies_is_a_call_too():

@@ -103,6 +103,9 @@ class NativeLaunch:
             [*(result.ctypes.data for result in self._results), 0], np.uint64
         )
         self._calls: dict[tuple[Box, int, int], Any] = {}
+        # The same by the box's identity, which is faster to look up and kept alive.
+        self._recent: dict[tuple[int, int, int], Any] = {}
+        self._boxes: list[Box] = []
 
     def set_scalars(self, values: Sequence[complex]) -> None:
         if self._complex:
@@ -110,9 +113,9 @@ class NativeLaunch:
         self._format.pack_into(self._scalars, 0, *values)
 
     def run(self, box: Box, mask: int = -1, colour: int = 0) -> None:
-        call = self._calls.get((box, mask, colour))
+        call = self._recent.get((id(box), mask, colour))
         if call is None:
-            call = self._prepare(box, mask, colour)
+            call = self._call(box, mask, colour)
         call()
 
     def reset_reductions(self) -> None:
@@ -125,12 +128,21 @@ class NativeLaunch:
             groups[accumulator.reduction].append(result)
         return [_joined(parts) for parts in groups]
 
-    def _prepare(self, box: Box, mask: int, colour: int) -> Any:
+    def _call(self, box: Box, mask: int, colour: int) -> Any:
         """The call for one box, kept for the next time."""
-        if box.empty:
-            return _nothing
-        if len(self._calls) >= _KEPT_BOXES:
+        if max(len(self._calls), len(self._recent)) >= _KEPT_BOXES:
             self._calls.clear()
+            self._recent.clear()
+            self._boxes.clear()
+        call = self._calls.get((box, mask, colour))
+        if call is None:
+            call = _nothing if box.empty else self._prepared(box, mask, colour)
+            self._calls[box, mask, colour] = call
+        self._recent[id(box), mask, colour] = call
+        self._boxes.append(box)
+        return call
+
+    def _prepared(self, box: Box, mask: int, colour: int) -> Any:
         bounds = [bound for pair in zip(box.start, box.stop, strict=True) for bound in pair]
         table = np.array([*bounds, mask, (colour + self._parity) & 1, *self._start], np.int64)
         buffer = (ctypes.c_char * len(self._scalars)).from_buffer(self._scalars)
@@ -143,7 +155,6 @@ class NativeLaunch:
             ctypes.c_void_p(self._result_table.ctypes.data),
         )
         call.kept = (table, buffer)
-        self._calls[box, mask, colour] = call
         return call
 
 

@@ -1,0 +1,207 @@
+"""Many strided copies by one call of a compiled function.
+
+Copies are described by rows of a table that the function reads. Axes that run on in both arrays are
+joined, and two thin copies of one form, such as the two faces of a periodic axis, are made in one
+pass: they touch the same rows of memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.backends import native
+from distarray.backends.base import BoxCopy, CopyList
+from distarray.errors import BackendError
+
+SOURCE = """\
+#include <stdint.h>
+#include <string.h>
+
+/* A strided copy: four loops around a run of `size` bytes, and perhaps a second copy like it. */
+struct copy {
+  const char *source; char *target; const char *twin_source; char *twin_target;
+  int64_t size, n[4], s[4], t[4];
+};
+
+static inline __attribute__((always_inline)) void
+run(const struct copy *c, int64_t size, int twin) {
+  const int64_t n = c->n[3], s_step = c->s[3], t_step = c->t[3];
+  const int64_t s_twin = c->twin_source - c->source, t_twin = c->twin_target - c->target;
+  for (int64_t i = 0; i < c->n[0]; i++)
+    for (int64_t j = 0; j < c->n[1]; j++)
+      for (int64_t k = 0; k < c->n[2]; k++) {
+        const char *s = c->source + i * c->s[0] + j * c->s[1] + k * c->s[2];
+        char *t = c->target + i * c->t[0] + j * c->t[1] + k * c->t[2];
+        for (int64_t l = 0; l < n; l++, s += s_step, t += t_step) {
+          memcpy(t, s, size);
+          if (twin) memcpy(t + t_twin, s + s_twin, size);
+        }
+      }
+}
+
+static inline __attribute__((always_inline)) void
+copy(const struct copy *c, int64_t size) {
+  if (c->twin_source) run(c, size, 1); else run(c, size, 0);
+}
+
+void distarray_copy(const struct copy *copies, int64_t count) {
+  for (const struct copy *c = copies; c < copies + count; c++)
+    switch (c->size) {  /* fixed sizes become single moves */
+    case 1: copy(c, 1); break;
+    case 2: copy(c, 2); break;
+    case 4: copy(c, 4); break;
+    case 8: copy(c, 8); break;
+    case 16: copy(c, 16); break;
+    case 32: copy(c, 32); break;
+    default: copy(c, c->size);
+    }
+}
+"""
+
+_LOOPS = 4
+#: Bytes of a run up to which two copies gain from being made together.
+_THIN = 64
+#: Effort spent on finding out whether two strided arrays overlap.
+_OVERLAP_WORK = 1000
+
+
+def prepare(copies: Sequence[BoxCopy]) -> CopyList:
+    """Copies carried out as if in order, by one call of a compiled function or by NumPy. Local.
+
+    Raises
+    ------
+    BackendError
+        Source and target of a copy differ in shape or dtype.
+    """
+    for copy in copies:
+        _check(copy)
+    kept = [copy for copy in copies if copy.source.size]
+    if not kept:
+        return _nothing
+    function = native.load(SOURCE, "distarray_copy")
+    return _NumpyCopies(kept) if function is None else _compiled(function, kept)
+
+
+def _check(copy: BoxCopy) -> None:
+    source, target = copy.source, copy.target
+    if source.shape != target.shape or source.dtype != target.dtype:
+        raise BackendError(
+            f"A copy goes from shape {source.shape}, {source.dtype} to {target.shape}, "
+            f"{target.dtype}; both sides must agree."
+        )
+
+
+def _nothing() -> None:
+    """No copies."""
+
+
+class _NumpyCopies:
+    def __init__(self, copies: Sequence[BoxCopy]) -> None:
+        self._copies = copies
+
+    def __call__(self) -> None:
+        for copy in self._copies:
+            np.copyto(copy.target, copy.source)
+
+
+class _Prepared(functools.partial[None]):
+    """A call with prepared arguments, and what must live as long as its pointers."""
+
+    kept: Any = None
+
+
+def _compiled(function: Any, copies: Sequence[BoxCopy]) -> CopyList:
+    table = np.array(list(_table(copies)), np.int64)
+    call = _Prepared(function, ctypes.c_void_p(table.ctypes.data), ctypes.c_int64(len(table)))
+    call.kept = (table, copies)
+    return call
+
+
+def _table(copies: Sequence[BoxCopy]) -> Iterator[list[int]]:
+    """Rows of the table: addresses of a copy and of its twin, or 0; bytes of a run; the loops."""
+    for first, second in _pairs(copies):
+        rows = list(_rows(first))
+        if second is None:
+            yield from ([*row[:2], 0, 0, *row[2:]] for row in rows)
+        else:
+            twins = _rows(second)
+            yield from ([*r[:2], *twin[:2], *r[2:]] for r, twin in zip(rows, twins, strict=True))
+
+
+def _rows(copy: BoxCopy) -> Iterator[list[int]]:
+    """Addresses, bytes of a run and loops; loops beyond the table's are written out."""
+    source, target = copy.source, copy.target
+    size, loops = _loops(copy)
+    inner, outer = loops[:_LOOPS], loops[_LOOPS:]
+    inner += [[1, 0, 0]] * (_LOOPS - len(inner))
+    columns = [value for column in zip(*reversed(inner), strict=True) for value in column]
+    for index in itertools.product(*(range(extent) for extent, _, _ in outer)):
+        s = sum(i * loop[1] for i, loop in zip(index, outer, strict=True))
+        t = sum(i * loop[2] for i, loop in zip(index, outer, strict=True))
+        yield [source.ctypes.data + s, target.ctypes.data + t, size, *columns]
+
+
+def _loops(copy: BoxCopy) -> tuple[int, list[list[int]]]:
+    """Bytes of a contiguous run, and [extent, source stride, target stride] innermost first."""
+    source, target = copy.source, copy.target
+    size = source.dtype.itemsize
+    loops: list[list[int]] = []
+    for axis in sorted(range(source.ndim), key=lambda axis: abs(target.strides[axis])):
+        extent, s, t = source.shape[axis], source.strides[axis], target.strides[axis]
+        if extent == 1:
+            continue
+        if not loops and s == t == size:
+            size *= extent
+        elif loops and (s, t) == (loops[-1][0] * loops[-1][1], loops[-1][0] * loops[-1][2]):
+            loops[-1][0] *= extent
+        else:
+            loops.append([extent, s, t])
+    return size, loops
+
+
+# ---- twins
+
+
+def _pairs(copies: Sequence[BoxCopy]) -> Iterator[tuple[BoxCopy, BoxCopy | None]]:
+    """All copies in order, thin ones with a later one of the same form that may move up to them."""
+    waiting = list(copies)
+    while waiting:
+        first = waiting.pop(0)
+        place = _twin(first, waiting)
+        yield first, None if place is None else waiting.pop(place)
+
+
+def _twin(first: BoxCopy, later: Sequence[BoxCopy]) -> int | None:
+    size, _ = _loops(first)
+    if size > _THIN:
+        return None
+    for place, copy in enumerate(later):
+        if _form(copy) == _form(first):
+            between = (first, *later[:place])
+            return place if all(_independent(copy, other) for other in between) else None
+    return None
+
+
+def _form(copy: BoxCopy) -> tuple[Any, ...]:
+    source, target = copy.source, copy.target
+    return source.dtype, source.shape, source.strides, target.strides
+
+
+def _independent(one: BoxCopy, other: BoxCopy) -> bool:
+    """Whether two copies give the same in any order, and interleaved."""
+    pairs = ((one.target, other.target), (one.target, other.source), (one.source, other.target))
+    return not any(_overlap(a, b) for a, b in pairs)
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    try:
+        # NumPy's stubs know only two of the values that max_work may have.
+        return np.shares_memory(a, b, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
