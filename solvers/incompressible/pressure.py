@@ -8,6 +8,8 @@ the first transform and the last need messages.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import distarray as da
@@ -79,20 +81,19 @@ class PressureSolver:
 
     def _reciprocals(self, grid: da.Grid) -> da.DistArray:
         """One over the eigenvalue of each mode; zero for the mean, which no gradient sees."""
-        # On this grid the coordinate of cell k is the mode number k itself.
-        numbers = da.Grid(grid.shape, bounds=[(-0.5, n - 0.5) for n in grid.shape])
         spacing = uniform_spacing(grid)
 
-        def reciprocal(*modes: Array) -> Array:
-            parts = [
-                t.eigenvalues(k, h)
-                for t, k, h in zip(self._transforms, modes, spacing, strict=True)
-            ]
-            total: Array = sum(parts[1:], start=parts[0])
+        def reciprocal(*centres: Array) -> Array:
+            total: Any = 0.0
+            for t, x, (low, _), h in zip(
+                self._transforms, centres, grid.bounds, spacing, strict=True
+            ):
+                mode = np.rint((x - low) / h - 0.5)  # cell k holds mode k
+                total = total + t.eigenvalues(mode, h)
             with np.errstate(divide="ignore"):
                 return np.where(total == 0.0, 0.0, 1.0 / total)
 
-        return numbers.from_function(reciprocal)
+        return grid.from_function(reciprocal)
 
 
 def _process_grids(grid: da.Grid) -> list[tuple[int, ...]]:
