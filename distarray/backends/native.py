@@ -59,7 +59,7 @@ _LAUNCHER_PREFIXES = ("PMI", "OMPI_", "PRTE_", "HYDRA_", "MPI_LOCAL", "MPIR_")
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _TRIAL = "#include <math.h>\n#include <stdint.h>\ndouble trial(double x) { return sqrt(x); }\n"
 _TRAILER = b"\ndistarray-sha256:"
-_LIBRARY_VERSION = "1"
+_LIBRARY_VERSION = "2"
 
 
 @dataclass(frozen=True)
