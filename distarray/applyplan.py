@@ -108,7 +108,8 @@ class ApplyPlan:
         ] or [(extents(0, ()).owned,)]
         self.computed = computed_boxes(program, extents, targets, self._start)
         owned_only = computed_boxes(program, extents, targets, self._start, owned_only=True)
-        core = common_core(owned_only).intersection(common_core(self.computed))
+        ndim = len(self._start)
+        core = common_core(owned_only, ndim).intersection(common_core(self.computed, ndim))
         self.whole = partition(self.computed)
         self.core = () if core.empty else tiles(core, LEAST_TILE, MOST_TILES)
         self.remainder = partition(self.computed, core)

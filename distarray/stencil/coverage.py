@@ -87,9 +87,14 @@ def _readable(
     return box
 
 
-def common_core(boxes: Sequence[Sequence[Box]]) -> Box:
-    """A box in which all stores are computed: the intersection of the largest box of each."""
-    largest = [max(found, key=lambda box: box.size) for found in boxes if found]
+def common_core(boxes: Sequence[Sequence[Box]], ndim: int) -> Box:
+    """A box in which all stores are computed: the intersection of the largest box of each.
+
+    Empty if a store has no boxes, because all its points on this rank are fixed.
+    """
+    if not all(boxes):
+        return Box((0,) * ndim, (0,) * ndim)
+    largest = [max(found, key=lambda box: box.size) for found in boxes]
     core = largest[0]
     for box in largest[1:]:
         core = core.intersection(box)
