@@ -22,7 +22,7 @@ BOX = IncompressibleConfig(
 
 def state(config, **options):
     flow = IncompressibleSolver(config, **options)
-    flow.run(max_steps=12)
+    flow.run(max_steps=8)
     values = {name: u.gather().tobytes() for name, u in flow.fields.items()}
     return values | {"time": flow.time, "residual": flow.residual}
 
