@@ -15,7 +15,7 @@ from distarray.comm import failure
 from distarray.comm.base import Communicator
 from distarray.comm.launcher import Launched, child_environment, launched
 from distarray.comm.serial import SerialCommunicator
-from distarray.errors import CommunicationError
+from distarray.errors import CommunicationError, shown
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -60,7 +60,7 @@ def default(comm: Any = None) -> Communicator:
 
 def _no_communicator(value: Any) -> CommunicationError:
     return CommunicationError(
-        f"comm must be an mpi4py intracommunicator or None, not {value!r}; "
+        f"comm must be an mpi4py intracommunicator or None, not {shown(value)}; "
         "pass mpi4py.MPI.COMM_WORLD, a part of it, or None."
     )
 

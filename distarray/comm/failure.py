@@ -7,55 +7,71 @@ traceback, then end the whole job.
 An error that all ranks have (bad input) is printed once: rank 0 prints and ends the job at once,
 the others wait a moment first, during which they are ended if rank 0 failed too.
 
-`sys.exit` is no error to Python's hooks. Its code is noted when it is called; whether it ended the
-program is seen when the interpreter exits: the outermost frame then has stopped somewhere else than
-at a return. What cannot be seen is the code of a plain `raise SystemExit(code)`, and a `sys.exit`
-that was looked up before `note_exits` was called, at the import of the package.
+`sys.exit` is no error to Python's hooks. It is replaced by one that watches the exception it
+raises: one that is caught goes while Python code runs, one that ends the program goes when none is
+left to run. Not seen are a plain `raise SystemExit(code)`, and a `sys.exit` that was looked up
+before `note_exits` was called, at the import of the package.
 """
 
 from __future__ import annotations
 
 import atexit
-import dis
 import os
 import sys
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, NoReturn
 
 #: Seconds that ranks other than 0 leave rank 0 to report an error that all have.
 _PATIENCE = 2.0
 
 
-@dataclass
-class _LastExit:
-    """Code and place of the last call of `sys.exit`."""
+class _Exit(SystemExit):
+    """What `sys.exit` raises; unlike its base, it can be watched through a weak reference."""
 
+
+@dataclass
+class _Exits:
+    """What is known of calls of `sys.exit`."""
+
+    noted: bool = False
+    #: The exception of the last call.
+    last: weakref.ref[_Exit] | None = None
+    #: Code and place of the call that ended the program.
     code: Any = None
     place: str = ""
-    noted: bool = False
 
 
-_last_exit = _LastExit()
+_exits = _Exits()
 
 
 def note_exits() -> None:
-    """Note the code of each `sys.exit` from now on. Local."""
-    if _last_exit.noted:
-        return
-    _last_exit.noted = True
-    leave = sys.exit
+    """Note from now on which `sys.exit` ends the program. Local."""
+    if not _exits.noted:
+        _exits.noted = True
+        sys.exit = _noted_exit
 
-    def noted_exit(status: Any = None, /) -> NoReturn:
-        _last_exit.code = status
-        _last_exit.place = "".join(traceback.format_stack(sys._getframe(1)))
-        leave(status)
 
-    sys.exit = noted_exit
+def _noted_exit(status: Any = None, /) -> NoReturn:
+    place = "".join(traceback.format_stack(sys._getframe(1)))
+    leaving = _Exit() if status is None else _Exit(status)
+    _exits.last = weakref.ref(leaving, lambda _: _gone(status, place))
+    try:
+        raise leaving
+    finally:
+        del leaving  # or it would keep itself alive through its traceback
+
+
+def _gone(status: Any, place: str) -> None:
+    """The exception of a `sys.exit` is gone: it ended the program if no Python code called this."""
+    caller = sys._getframe(1)
+    if caller.f_back is None and threading.current_thread() is threading.main_thread():
+        _exits.code, _exits.place = status, place
 
 
 @dataclass
@@ -65,7 +81,6 @@ class _Watch:
     rank: int
     size: int
     end_all: Callable[[int], None]
-    outermost: FrameType | None
     #: Whether another rank is known to report the same failure.
     silent: bool = False
     process: int = field(default_factory=os.getpid)
@@ -99,21 +114,11 @@ def install(rank: int, size: int, end_all: Callable[[int], None], *, silent: boo
     """
     if _installed:
         return
-    watch = _Watch(rank, size, end_all, _outermost_frame(), silent)
+    watch = _Watch(rank, size, end_all, silent)
     _installed.append(watch)
     _hook_exceptions(watch)
     note_exits()
     atexit.register(_report_exit, watch)
-
-
-def _outermost_frame() -> FrameType | None:
-    """The frame whose end is the end of the program; None off the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
 
 
 def _hook_exceptions(watch: _Watch) -> None:
@@ -133,15 +138,8 @@ def _hook_exceptions(watch: _Watch) -> None:
 
 def _report_exit(watch: _Watch) -> None:
     """When the interpreter exits: end all ranks if `sys.exit` with an error code is the reason."""
-    code = _last_exit.code
-    if code is None or code == 0 or not watch.in_this_process() or not _unwound(watch.outermost):
+    code = _exits.code
+    if code is None or code == 0 or not watch.in_this_process():
         return
     number = code if isinstance(code, int) else 1
-    watch.fail(f"sys.exit({code!r}) was called here:\n{_last_exit.place}", number)
-
-
-def _unwound(frame: FrameType | None) -> bool:
-    """Whether a finished frame was left by an exception instead of by a return."""
-    if frame is None:
-        return False
-    return not dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
+    watch.fail(f"sys.exit({code!r}) was called here:\n{_exits.place}", number)

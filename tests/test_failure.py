@@ -1,0 +1,138 @@
+"""A rank that fails ends all ranks and says why, once; each job here is a script under mpirun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness import RanksResult, run_ranks, run_serial
+
+#: Everyone works on for ever, unless ended.
+WORK = """
+import os, signal, sys, time
+import numpy as np
+from distarray import comm
+from distarray.errors import DecompositionError
+world = comm.default()
+
+def work(turns=10_000):
+    for _ in range(turns):
+        world.allreduce(np.ones(1), "sum")
+        time.sleep(0.01)
+
+work(5)
+"""
+
+
+def job(folder: Path, text: str, n: int = 3, **options) -> RanksResult:
+    script = folder / "job.py"
+    script.write_text(WORK + text)
+    return run_ranks(script, n, check=False, timeout=60.0, **options)
+
+
+def test_an_exception_on_one_rank_ends_all(tmp_path):
+    result = job(tmp_path, "if world.rank == 1: raise ValueError('broken on purpose')\nwork()")
+    assert result.returncode == 1
+    assert "distarray: rank 1 of 3 failed, all ranks are ended.\nTraceback" in result.stderr
+    assert result.stderr.count("ValueError: broken on purpose") == 1
+    assert result.seconds < 20
+
+
+def test_an_exception_on_all_ranks_is_printed_once(tmp_path):
+    result = job(tmp_path, "raise DecompositionError('the same words on all ranks')")
+    assert result.returncode == 1
+    assert result.stderr.count("DecompositionError: the same words on all ranks") == 1
+    assert "distarray: rank 0 of 3 failed" in result.stderr
+
+
+def test_an_agreed_error_is_printed_once(tmp_path):
+    text = "world.agree(DecompositionError('mine alone') if world.rank == 2 else None)"
+    result = job(tmp_path, text)
+    assert result.returncode == 1
+    assert result.stderr.count("DecompositionError: mine alone") == 1
+
+
+def test_sys_exit_on_one_rank_ends_all_with_its_code(tmp_path):
+    result = job(tmp_path, "if world.rank == 2: sys.exit(3)\nwork()")
+    assert result.returncode == 3
+    assert "distarray: rank 2 of 3 failed, all ranks are ended." in result.stderr
+    assert "sys.exit(3) was called here:" in result.stderr
+    assert "if world.rank == 2: sys.exit(3)" in result.stderr
+
+
+def test_sys_exit_with_a_message_ends_all(tmp_path):
+    result = job(tmp_path, "if world.rank == 0: sys.exit('no more')\nwork()")
+    assert result.returncode == 1
+    assert "sys.exit('no more') was called here:" in result.stderr
+
+
+def test_sys_exit_of_a_main_function_ends_all(tmp_path):
+    text = "def main():\n    if world.rank == 1: return 4\n    work()\nsys.exit(main())"
+    assert job(tmp_path, text).returncode == 4
+
+
+def test_a_keyboard_interrupt_on_one_rank_ends_all(tmp_path):
+    text = "if world.rank == 1: os.kill(os.getpid(), signal.SIGINT)\nwork()"
+    result = job(tmp_path, text)
+    assert result.returncode != 0
+    assert "distarray: rank 1 of 3 failed, all ranks are ended." in result.stderr
+    assert "KeyboardInterrupt" in result.stderr
+
+
+def test_a_killed_rank_ends_the_job_within_ten_seconds(tmp_path):
+    text = """
+if world.rank == 1:
+    print("killed at", time.time(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+work()
+"""
+    result = job(tmp_path, text)
+    assert result.returncode != 0
+    assert result.seconds < 20
+    assert "killed at" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sys.exit(0)",
+        "sys.exit()",
+        "raise SystemExit",
+        "try: sys.exit(3)\nexcept SystemExit: pass",
+        "try: sys.exit(3)\nexcept SystemExit: pass\nsys.exit(0)",
+        "try: raise ValueError\nexcept ValueError: pass",
+    ],
+)
+def test_programs_that_end_well_end_with_code_0(tmp_path, text):
+    result = job(tmp_path, text, n=2)
+    assert result.returncode == 0, result.report()
+    assert "failed" not in result.stderr
+
+
+def test_output_before_a_failure_is_kept(tmp_path):
+    result = job(tmp_path, "if world.rank == 0: sys.stdout.write('words'); sys.exit(2)\nwork()")
+    assert "words" in result.stdout
+
+
+def test_a_forked_child_is_no_rank(tmp_path):
+    text = """
+child = os.fork()
+if child == 0:
+    raise ValueError("in a child")
+_, status = os.waitpid(child, 0)
+world.barrier()
+print("children ended with", os.waitstatus_to_exitcode(status))
+"""
+    result = job(tmp_path, text, n=2)
+    assert "all ranks are ended" not in result.stderr
+    assert result.stdout.count("children ended with 1") == 2
+
+
+def test_a_single_process_fails_as_python_does(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(WORK + "raise ValueError('alone')")
+    result = run_serial(script, check=False)
+    assert result.returncode == 1
+    assert "distarray: rank" not in result.stderr
+    assert "ValueError: alone" in result.stderr
