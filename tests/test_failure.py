@@ -119,7 +119,8 @@ def test_a_forked_child_is_no_rank(tmp_path):
     text = """
 child = os.fork()
 if child == 0:
-    raise ValueError("in a child")
+    sys.excepthook(ValueError, ValueError("in a child"), None)
+    os._exit(1)
 _, status = os.waitpid(child, 0)
 world.barrier()
 print("children ended with", os.waitstatus_to_exitcode(status))
