@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 import numpy as np
 
 from distarray.applyplan import ApplyPlan
-from distarray.errors import StencilError
+from distarray.errors import StencilError, shown
 from distarray.pending import Pending
 from distarray.profile import Profile
 from distarray.stencil import analysis, codegen, probing, tracing
@@ -63,6 +63,8 @@ class StencilKernel:
         colours: int = 1,
         fast: bool = False,
     ) -> None:
+        if not callable(function):
+            raise StencilError(f"da.stencil takes a function, got {shown(function)}; decorate one.")
         self.function = function
         self.colours = colours
         self.fast = fast
@@ -86,7 +88,7 @@ class StencilKernel:
                     "in the definition."
                 )
         if self.colours not in (1, 2):
-            raise StencilError(f"Kernel {self.name} has colours={self.colours!r}; use 1 or 2.")
+            raise StencilError(f"Kernel {self.name} has colours={shown(self.colours)}; use 1 or 2.")
         if "overlap" in self._signature.scalars:
             raise StencilError(
                 f"Kernel {self.name} names a scalar 'overlap', which is an option of apply; "
@@ -231,6 +233,14 @@ class StencilKernel:
             name: _KINDS.get(type(self._signature.defaults.get(name, 0.0)), float)
             for name in self._symbolic
         }
+        if not all(hasattr(array, "key") for array in arrays):
+            self._refuse_argument(arrays)
+        missing = [n for n in self._static if n not in self._signature.defaults]
+        if missing:
+            raise StencilError(
+                f"Kernel {self.name} has no default for the static {missing[0]}, so that its "
+                "source is known after a call only; call it and leave the arrays out."
+            )
         statics = tuple(self._signature.defaults[name] for name in self._static)
         return codegen.source(self._program(arrays, kinds, statics)[0])
 
@@ -272,7 +282,7 @@ class StencilKernel:
             for name in self._symbolic:
                 value = given.pop(name) if name in given else defaults[name]
                 kind = _KINDS.get(type(value))
-                if kind is None:
+                if kind is None or (kind is int and not _FIRST <= value <= _LAST):
                     value, kind = self._number(name, value)
                 values.append(value)
                 kinds.append(kind)
@@ -280,6 +290,8 @@ class StencilKernel:
                 [given.pop(name) if name in given else defaults[name] for name in self._static]
             )
             hash(statics)
+        except StencilError:  # a TypeError too
+            raise
         except KeyError as error:
             raise StencilError(
                 f"Kernel {self.name} needs the scalar {error}, which was not given; call it with "
@@ -287,8 +299,8 @@ class StencilKernel:
             ) from None
         except TypeError:
             raise StencilError(
-                f"Kernel {self.name} got static values {statics!r}, which cannot be told apart by "
-                "a hash; pass numbers, strings or tuples."
+                f"Kernel {self.name} got static values {shown(statics)}, which cannot be told "
+                "apart by a hash; pass numbers, strings or tuples."
             ) from None
         if given:
             raise StencilError(
@@ -304,11 +316,11 @@ class StencilKernel:
         elif isinstance(value, np.ndarray) and value.ndim == 0:
             value = value[()]
         for abstract, kind in _ABSTRACT_KINDS:
-            if isinstance(value, abstract):
+            if isinstance(value, abstract) and (kind is not int or _FIRST <= value <= _LAST):
                 return kind(value), kind
         raise StencilError(
-            f"Kernel {self.name} got {name}={value!r} of type {type(value).__name__}; a scalar "
-            "must be a number."
+            f"Kernel {self.name} got {name}={shown(value)}, but a scalar must be a number, an "
+            "integer one of at most 64 bits; pass one, or an array as a positional argument."
         )
 
     # ---- tracing
@@ -376,6 +388,7 @@ _KINDS: dict[type, WeakKind] = {
     complex: complex,
     np.float64: float,
 }
+_FIRST, _LAST = -(2**63), 2**63 - 1
 _ABSTRACT_KINDS: tuple[tuple[Any, WeakKind], ...] = (
     ((bool, np.bool_), bool),
     (numbers.Integral, int),

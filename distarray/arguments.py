@@ -19,8 +19,10 @@ from distarray.errors import (
     ArrayError,
     BackendError,
     DecompositionError,
+    DistArrayError,
     GridError,
     UnsupportedError,
+    shown,
 )
 from distarray.geometry import AxisGeometry
 
@@ -37,19 +39,19 @@ def check_shape(shape: Sequence[int] | int, *, least: int) -> tuple[int, ...]:
         cells = ()
     if not cells or min(cells) < least:
         raise GridError(
-            f"A shape must be one or more whole numbers of at least {least}, got {shape!r}."
+            f"A shape must be one or more whole numbers of at least {least}, got {shown(shape)}; "
+            "correct it."
         )
     return cells
 
 
 def check_halo(halo: int | Sequence[int], ndim: int) -> tuple[int, ...]:
     """Halo widths per axis."""
-    try:
-        widths = per_axis(halo, ndim, operator.index, "halo")
-    except TypeError:
-        widths = (-1,)
+    widths = per_axis(halo, ndim, operator.index, "halo")
     if min(widths) < 0:
-        raise GridError(f"Halo widths must be whole numbers from 0, got halo={halo!r}.")
+        raise GridError(
+            f"Halo widths must be whole numbers from 0, got halo={shown(halo)}; use 0 for none."
+        )
     return widths
 
 
@@ -63,7 +65,8 @@ def check_components(components: int | Sequence[int]) -> tuple[int, ...]:
         counts = (0,)
     if min(counts, default=1) < 1:
         raise GridError(
-            f"Components must be whole numbers of at least 1, got components={components!r}."
+            f"Components must be whole numbers of at least 1, got components={shown(components)}; "
+            "use () for none."
         )
     return counts
 
@@ -85,7 +88,7 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
 def backend_for(device: str) -> Backend:
     """The backend of a device."""
     if device not in ("auto", "cpu", "cuda", "simulated"):
-        raise BackendError(f"device={device!r} is unknown; use 'cpu' or 'auto'.")
+        raise BackendError(f"device={shown(device)} is unknown; use 'cpu' or 'auto'.")
     if device in ("cuda", "simulated"):
         raise BackendError(
             f"device={device!r} is not available: this version runs on the CPU; use 'cpu' or "
@@ -96,10 +99,10 @@ def backend_for(device: str) -> Backend:
 
 def axis_names(axes: Sequence[str], ndim: int) -> tuple[str, ...]:
     """One letter per axis."""
-    names = tuple(axes)[:ndim]
+    names = tuple(axes)[:ndim] if hasattr(axes, "__iter__") else ()
     if len(names) < ndim:
         raise GridError(
-            f"axes={tuple(axes)} names {len(names)} axes of {ndim}; give one letter per axis."
+            f"axes={shown(axes)} names {len(names)} axes of {ndim}; give one letter per axis."
         )
     for name in names:
         if (
@@ -107,7 +110,8 @@ def axis_names(axes: Sequence[str], ndim: int) -> tuple[str, ...]:
             or names.count(name) > 1
         ):
             raise GridError(
-                f"Names of axes must be different single letters, got axes={tuple(axes)}."
+                f"Names of axes must be different single letters, got axes={shown(axes)}; rename "
+                "them."
             )
     return names
 
@@ -120,10 +124,19 @@ def geometry_of(
     coordinates: Mapping[str, Any] | None,
 ) -> tuple[AxisGeometry, ...]:
     """The geometry of each axis, from its bounds or its face positions."""
-    faces = {} if coordinates is None else dict(coordinates)
+    if coordinates is not None and not isinstance(coordinates, Mapping):
+        raise GridError(
+            "coordinates must be a dict from names of axes to face positions, got "
+            f"{shown(coordinates)}; write coordinates={{'{names[0]}': positions}}."
+        )
+    faces = dict(coordinates or {})
     if unknown := [name for name in faces if name not in names]:
         raise GridError(
-            f"coordinates name the axis {unknown[0]!r}; the axes are {', '.join(names)}."
+            f"coordinates name the axis {shown(unknown[0])}; use one of {', '.join(names)}."
+        )
+    if bounds is not None and not hasattr(bounds, "__iter__"):
+        raise GridError(
+            f"bounds must be a list of pairs (low, high), got {shown(bounds)}; give one per axis."
         )
     ends = [None] * len(cells) if bounds is None else list(bounds)
     if len(ends) != len(cells):
@@ -150,17 +163,21 @@ def _check_ends(name: str, ends: Any) -> tuple[float, float]:
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise GridError(
-            f"Bounds of axis {name} must be two finite numbers, low below high; got {ends!r}."
+            f"Bounds of axis {name} must be two finite numbers, low below high, got {shown(ends)}; "
+            "correct them."
         )
     return low, high
 
 
 def _stretched(cells: int, name: str, periodic: bool, ends: Any, positions: Any) -> AxisGeometry:
-    faces = np.array(positions, np.float64)
+    found = host_values(positions, f"Face positions of axis {name}", GridError)
+    if found.dtype.kind == "c":
+        raise GridError(f"Face positions of axis {name} are complex; give real ones.")
+    faces = np.array(found, np.float64)
     if faces.shape != (cells + 1,):
         raise GridError(
             f"Axis {name} has {cells} cells and needs {cells + 1} face positions in coordinates, "
-            f"got shape {faces.shape}."
+            f"got shape {faces.shape}; give one per face, both ends counted."
         )
     if not np.all(np.isfinite(faces)) or not np.all(np.diff(faces) > 0):
         raise GridError(
@@ -170,7 +187,7 @@ def _stretched(cells: int, name: str, periodic: bool, ends: Any, positions: Any)
     low, high = float(faces[0]), float(faces[-1])
     if ends is not None and _check_ends(name, ends) != (low, high):
         raise GridError(
-            f"Bounds {ends!r} of axis {name} differ from the ends ({low}, {high}) of its face "
+            f"Bounds {shown(ends)} of axis {name} differ from the ends ({low}, {high}) of its face "
             "positions; give one of both."
         )
     faces.flags.writeable = False
@@ -206,6 +223,54 @@ def fewer_ranks(
     return choose_ranks(shape, least, ranks=fixed, periodic=periodic, halo=halo)
 
 
+def host_values(
+    values: Any, subject: str, kind: type[DistArrayError] = ArrayError
+) -> np.ndarray[Any, Any]:
+    """The numbers that a user gave, as a host array; `subject` names them in the error."""
+    try:
+        found = np.asarray(values)
+    except (ValueError, TypeError):  # lists of unequal lengths
+        found = np.empty(0, object)
+    if found.dtype.kind not in "biufc":
+        raise kind(
+            f"{subject} must be numbers of at most 64 bits or arrays of them, got {shown(values)}; "
+            "convert what you give."
+        )
+    return found
+
+
+def require_function(function: Any, caller: str) -> None:
+    """Refuse what cannot be called."""
+    if not callable(function):
+        raise ArrayError(f"{caller} takes a function, got {shown(function)}; pass one.")
+
+
+def check_root(root: Any, size: int, caller: str, otherwise: str = "") -> int:
+    """The number of a rank."""
+    number = -1 if isinstance(root, bool) or not hasattr(root, "__index__") else int(root)
+    if not 0 <= number < size:
+        raise ArrayError(
+            f"{caller}(root={shown(root)}) names no rank; use a number from 0 to {size - 1}"
+            f"{otherwise}."
+        )
+    return number
+
+
+def check_fits(values: np.ndarray[Any, Any], dtype: np.dtype[Any], subject: str) -> None:
+    """Refuse numbers that integers of `dtype` cannot hold, and complex ones for real arrays."""
+    if values.dtype.kind == "c" and dtype.kind != "c":
+        raise ArrayError(f"{subject} are complex and do not fit {dtype}; take their real part.")
+    if dtype.kind not in "iu" or not values.size or np.can_cast(values.dtype, dtype):
+        return
+    limits, ends = np.iinfo(dtype), (values.min(), values.max())
+    if not all(np.isfinite(end) and limits.min <= int(end) <= limits.max for end in ends):
+        reach = f"{ends[0]}" if values.ndim == 0 else f"{ends[0]} to {ends[1]}"
+        raise ArrayError(
+            f"{subject} ({reach}) do not fit {dtype}, which holds {limits.min} to {limits.max}; "
+            "use another element type."
+        )
+
+
 def assign_broadcast(target: Any, values: Any, component_axes: int) -> None:
     """Fill owned values with what a user's function returned: broadcast, cast, one entry per
     component in a sequence.
@@ -219,12 +284,8 @@ def assign_broadcast(target: Any, values: Any, component_axes: int) -> None:
         for part, value in zip(target, values, strict=True):
             assign_broadcast(part, value, component_axes - 1)
         return
-    values = np.asarray(values)
-    if values.dtype.kind == "c" and target.dtype.kind != "c":
-        raise ArrayError(
-            f"Complex values do not fit an array of {target.dtype}; pass dtype=complex or take "
-            "the real part."
-        )
+    values = host_values(values, "Values of a function")
+    check_fits(values, target.dtype, "Values of a function")
     try:
         fitting = np.broadcast_to(values, target.shape)
     except ValueError:

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray import array_reductions, elementwise, functions, indexing, placement
+from distarray.arguments import check_dtype, check_root
 from distarray.block import Block
 from distarray.boundary import Boundary
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
-from distarray.errors import ArrayError, BackendError, UnsupportedError
+from distarray.errors import ArrayError, BackendError, UnsupportedError, shown
 from distarray.layout import Layout
 from distarray.redistribute import gather
 from distarray.topology import Topology
@@ -215,8 +216,8 @@ class DistArray(NDArrayOperatorsMixin):
         on all ranks.
         """
         layout = self.layout
-        if dtype is not None and np.dtype(dtype) != layout.dtype:
-            layout = replace(layout, dtype=np.dtype(dtype))
+        if dtype is not None and dtype != layout.dtype:
+            layout = replace(layout, dtype=check_dtype(dtype))
         if components is not None and tuple(components) != layout.components:
             layout = replace(layout, components=tuple(components))
         return DistArray(
@@ -282,8 +283,8 @@ class DistArray(NDArrayOperatorsMixin):
         """
         if device not in ("auto", self.device):
             raise BackendError(
-                f"Array on device '{self.device}' cannot move to '{device}': this version runs on "
-                "the CPU; use 'cpu'."
+                f"Array on device '{self.device}' cannot move to {shown(device)}: this version "
+                "runs on the CPU; use 'cpu'."
             )
         return self
 
@@ -297,11 +298,8 @@ class DistArray(NDArrayOperatorsMixin):
         """The whole array as a host NumPy array: on every rank, or on `root` alone (None
         elsewhere). Collective.
         """
-        if root is not None and not 0 <= root < self.communicator.size:
-            raise ArrayError(
-                f"gather(root={root}) names no rank; use a number from 0 to "
-                f"{self.communicator.size - 1} or None for all."
-            )
+        if root is not None:
+            root = check_root(root, self.communicator.size, "gather", " or None for all")
         return gather(self.block, self.communicator, root, component=self.component_prefix)
 
     def redistribute(
@@ -324,8 +322,8 @@ class DistArray(NDArrayOperatorsMixin):
         """
         if (ranks is None) == (like is None):
             raise ArrayError(
-                f"redistribute needs one of ranks= and like=, got ranks={ranks!r} and "
-                f"like={like!r}."
+                f"redistribute takes either ranks= or like=, got ranks={shown(ranks)} and "
+                f"like={shown(like)}; pass one of them."
             )
         return placement.redistributed(self, ranks, like)
 
@@ -389,8 +387,8 @@ class DistArray(NDArrayOperatorsMixin):
             )
         values = np.asarray(self.block.backend.to_host(self._owned), dtype)
         if copy is False and not np.shares_memory(values, self._owned):
-            raise ValueError(
-                "A NumPy array without a copy was asked for, but the element type differs."
+            raise ArrayError(
+                f"{self!r} does not become {values.dtype} without a copy; leave copy=False out."
             )
         return values if copy is False else values.copy()
 

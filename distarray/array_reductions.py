@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import numbers
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ import numpy as np
 
 from distarray import reductions
 from distarray.decomposition import Decomposition
-from distarray.errors import ArrayError, UnsupportedError
+from distarray.elementwise import require_array
+from distarray.errors import ArrayError, UnsupportedError, shown
 from distarray.layout import Layout
 from distarray.pending import Partial, Pending
 from distarray.placement import local_along
@@ -70,6 +72,7 @@ def begin_all(array: DistArray) -> Pending:
 
 
 def _partial(array: DistArray, kind: str, reproducible: bool = False) -> Partial:
+    require_array(array, f"begin_{kind}")
     backend = array.block.backend
     load = backend.load if reproducible else None
     return reductions.partial(kind, backend.to_host(array._owned), array.size, load)
@@ -95,17 +98,19 @@ def reduce(array: DistArray, kind: str, axis: Any = None, reproducible: bool = F
 def variance(array: DistArray, axis: Any, ddof: int) -> Any:
     """`var`. Collective."""
     axes = axes_of(array, axis)
+    if not isinstance(ddof, numbers.Real):
+        raise ArrayError(f"ddof={shown(ddof)} of a variance is no number; use 0 or 1.")
     if len(axes) == array.ndim:
         values = array.block.backend.to_host(array._owned)
         return reductions.variance(values, array.size, ddof, array.communicator)
-    return _over_axes(array, _variance_fold(array.dtype, _count(array, axes) - ddof), axes)
+    return _over_axes(array, _variance_fold(array.dtype, max(_count(array, axes) - ddof, 0)), axes)
 
 
 def arg_extreme(array: DistArray, kind: str, axis: int | None) -> Any:
     """`argmin` and `argmax`. Collective."""
     if axis is not None and not isinstance(axis, int | np.integer):
         raise UnsupportedError(
-            f"arg{kind} goes over one axis or all (axis=None), got axis={axis!r}."
+            f"arg{kind} goes over one axis or all (axis=None), got axis={shown(axis)}; name one."
         )
     axes = axes_of(array, axis)
     if _count(array, axes) == 0:
@@ -140,7 +145,7 @@ def axes_of(array: DistArray, axis: Any) -> tuple[int, ...]:
     found = tuple(sorted({a % array.ndim for a in axes}))
     if len(found) != len(axes) or not all(-array.ndim <= a < array.ndim for a in axes):
         raise ArrayError(
-            f"axis={axis!r} must be different axes of the {array.ndim} of {array!r}; use 0 to "
+            f"axis={shown(axis)} must be different axes of the {array.ndim} of {array!r}; use 0 to "
             f"{array.ndim - 1}."
         )
     return found

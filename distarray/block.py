@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from distarray.backends.base import Backend
+from distarray.errors import BackendError
 from distarray.layout import Layout
 from distarray.regions import Box
 
@@ -43,9 +44,15 @@ class Block:
         self.backend = backend
         self.owned = layout.owned(rank)
         self.padded = layout.padded(rank)
-        self.memory = backend.allocate(
-            layout.components, self.padded.shape, layout.halo, layout.dtype
-        )
+        try:
+            self.memory = backend.allocate(
+                layout.components, self.padded.shape, layout.halo, layout.dtype
+            )
+        except (MemoryError, ValueError):  # NumPy raises the latter for more than 2**63 bytes
+            raise BackendError(
+                f"An array of shape {layout.shape} of {layout.dtype} does not fit into memory "
+                f"(ranks={layout.decomposition.ranks}); use more nodes or fewer cells."
+            ) from None
         self.serial = next(_serial)
         self.version = 0
         self.fresh: HaloReads = {}

@@ -7,13 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from distarray.arguments import backend_for, check_dtype, check_halo, check_shape, fewer_ranks
+from distarray.arguments import (
+    backend_for,
+    check_dtype,
+    check_halo,
+    check_root,
+    check_shape,
+    fewer_ranks,
+    host_values,
+)
 from distarray.array import DistArray
 from distarray.block import Block
 from distarray.comm import default as communicator_for
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
-from distarray.errors import ArrayError
+from distarray.errors import ArrayError, shown
 from distarray.grid import Grid
 from distarray.layout import Layout
 from distarray.redistribute import scatter
@@ -72,7 +80,8 @@ def empty(
 
 def full(shape: Sequence[int] | int, value: Any, dtype: Any = None, **options: Any) -> DistArray:
     """An array with one value everywhere; options as for `empty`. Collective."""
-    array = empty(shape, np.asarray(value).dtype if dtype is None else dtype, **options)
+    value = host_values(value, "The value of full")
+    array = empty(shape, value.dtype if dtype is None else dtype, **options)
     array.block.memory[...] = 0
     array[...] = value
     return array
@@ -94,9 +103,10 @@ def asarray(values: Any, dtype: Any = None, **options: Any) -> DistArray:
     A DistArray is returned as it is. Options as for `empty`.
     """
     if isinstance(values, DistArray):
-        return values if dtype is None or np.dtype(dtype) == values.dtype else values.astype(dtype)
-    host = np.asarray(values, dtype)
-    array = empty(host.shape, host.dtype, **options)
+        same = dtype is None or check_dtype(dtype) == values.dtype
+        return values if same else values.astype(dtype)
+    host = host_values(values, "Values of asarray")
+    array = empty(host.shape, host.dtype if dtype is None else dtype, **options)
     array[...] = host
     return array
 
@@ -120,15 +130,20 @@ def from_root(
     comm, **options
         As for `empty`, if `like` is not given.
     """
-    communicator: Communicator = communicator_for(comm) if like is None else like.communicator
-    if not 0 <= root < communicator.size:
+    if like is not None and not isinstance(like, DistArray | Grid):
         raise ArrayError(
-            f"from_root(root={root}) names no rank; use a number from 0 to {communicator.size - 1}."
+            f"from_root(like={shown(like)}) is neither array nor grid; pass one of these."
         )
-    host, description = None, None
+    communicator: Communicator = communicator_for(comm) if like is None else like.communicator
+    root = check_root(root, communicator.size, "from_root")
+    host, description, error = None, None, None
     if communicator.rank == root:
-        host = np.asarray(values)
-        description = (host.shape, host.dtype.str)
+        try:
+            host = host_values(values, "Values of from_root")
+            description = (host.shape, host.dtype.str)
+        except ArrayError as wrong:
+            error = wrong
+    communicator.agree(error)
     shape, kind = communicator.bcast(description, root)
     if like is None:
         array = empty(shape, np.dtype(kind), comm=communicator, **options)

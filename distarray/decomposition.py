@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from distarray.errors import DecompositionError
+import numpy as np
+
+from distarray.errors import DecompositionError, shown
 from distarray.regions import Box
 
 T = TypeVar("T")
@@ -120,13 +123,13 @@ class Decomposition:
         periodic: bool | Sequence[bool] = False,
         halo: int | Sequence[int] = 0,
     ) -> None:
-        shape, ranks = tuple(map(int, shape)), tuple(map(int, ranks))
+        shape, ranks = _whole_numbers(shape, "shape"), _whole_numbers(ranks, "ranks")
         if len(shape) != len(ranks):
             raise DecompositionError(
                 f"The process grid {ranks} has {len(ranks)} axes, the shape {shape} has "
                 f"{len(shape)}; give one number of ranks per axis."
             )
-        wrapped = per_axis(periodic, len(shape), bool, "periodic")
+        wrapped = per_axis(periodic, len(shape), truth, "periodic")
         for axis, (cells, parts) in enumerate(zip(shape, ranks, strict=True)):
             if cells < 0 or parts < 1:
                 raise DecompositionError(
@@ -134,7 +137,12 @@ class Decomposition:
                     "negative and ranks must be at least 1."
                 )
         self._set(tuple(map(AxisPartition, shape, ranks)), wrapped)
-        self.require(per_axis(halo, len(shape), int, "halo"))
+        widths = per_axis(halo, len(shape), operator.index, "halo")
+        if min(widths, default=0) < 0:
+            raise DecompositionError(
+                f"Halo widths must not be negative, got halo={shown(halo)}; use 0 for none."
+            )
+        self.require(widths)
 
     def _set(self, axes: tuple[AxisPartition, ...], periodic: tuple[bool, ...]) -> None:
         object.__setattr__(self, "axes", axes)
@@ -234,12 +242,12 @@ class Decomposition:
 
     def coarsen(self, factor: int | Sequence[int], halo: int | Sequence[int] = 0) -> Decomposition:
         """The decomposition of the grid coarser by `factor`, cut where this one is cut."""
-        factors = per_axis(factor, self.ndim, int, "factor")
+        factors = per_axis(factor, self.ndim, operator.index, "factor")
         coarse = object.__new__(Decomposition)
         coarse._set(
             tuple(a.coarsen(f) for a, f in zip(self.axes, factors, strict=True)), self.periodic
         )
-        coarse.require(per_axis(halo, self.ndim, int, "halo"))
+        coarse.require(per_axis(halo, self.ndim, operator.index, "halo"))
         return coarse
 
 
@@ -250,15 +258,36 @@ def _advice(part: AxisPartition, width: int) -> str:
 
 def per_axis(value: Any, ndim: int, kind: Callable[[Any], T], name: str) -> tuple[T, ...]:
     """One value per axis, from a single value or from a sequence of them."""
-    try:
-        values = tuple(value)
-    except TypeError:
-        return (kind(value),) * ndim
+    single = isinstance(value, str) or not hasattr(value, "__iter__")
+    values = (value,) * ndim if single else tuple(value)
     if len(values) != ndim:
         raise DecompositionError(
             f"{name} has {len(values)} values for {ndim} axes; give one value or one per axis."
         )
-    return tuple(map(kind, values))
+    try:
+        return tuple(map(kind, values))
+    except TypeError:
+        rule = "True or False" if kind is truth else "whole numbers"
+        raise DecompositionError(
+            f"{name} must be {rule}, one or one per axis, not {shown(value)}; correct it."
+        ) from None
+
+
+def truth(value: Any) -> bool:
+    """A truth value that is meant as one; TypeError for texts, None and other numbers."""
+    if isinstance(value, bool | np.bool_ | int) and value in (0, 1):
+        return bool(value)
+    raise TypeError
+
+
+def _whole_numbers(values: Any, name: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, values))
+    except TypeError:
+        raise DecompositionError(
+            f"{name} of a decomposition must be whole numbers, one per axis, not {shown(values)}; "
+            "correct it."
+        ) from None
 
 
 def factorisations(number: int, ndim: int) -> Iterator[tuple[int, ...]]:
@@ -292,8 +321,9 @@ def choose_ranks(
         The fixed axes do not divide `size`, or no grid keeps every block as wide as the halo.
     """
     ndim = len(shape)
-    fixed = (0,) * ndim if ranks is None else per_axis(ranks, ndim, int, "ranks")
-    width, wraps = per_axis(halo, ndim, int, "halo"), per_axis(periodic, ndim, bool, "periodic")
+    fixed = (0,) * ndim if ranks is None else per_axis(ranks, ndim, operator.index, "ranks")
+    width = per_axis(halo, ndim, operator.index, "halo")
+    wraps = per_axis(periodic, ndim, truth, "periodic")
     if 0 not in fixed and math.prod(fixed) != size:
         raise DecompositionError(
             f"The process grid {fixed} has {math.prod(fixed)} ranks, the communicator has {size}; "

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.errors import ArrayError, UnsupportedError
+from distarray.arguments import host_values
+from distarray.errors import ArrayError, DistArrayError, UnsupportedError, shown
 from distarray.pending import Pending
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _evaluate(
     array = _leader(array, inputs)
     values = [local_operand(array, operand) for operand in inputs]
     components = _components(array, values)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _Refusals(function, inputs):
         samples = function(*map(_sample, values), **options)
         results = [
             array._like(s.dtype, components) for s in ([samples] if outputs == 1 else samples)
@@ -127,7 +128,7 @@ def _evaluate_into(
                 f"{output.components}; "
                 "give an out= with the components of the result."
             )
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _Refusals(ufunc, inputs):
         if ufunc in _EXPANDED and any(np.result_type(v).kind == "c" for v in values):
             computed = _EXPANDED[ufunc](*values)
             np.copyto(targets[0], computed, casting=options.get("casting", "same_kind"))
@@ -138,6 +139,34 @@ def _evaluate_into(
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
+class _Refusals:
+    """A block in which what NumPy raises becomes an error of this library."""
+
+    __slots__ = ("_function", "_inputs")
+
+    def __init__(self, function: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        self._function = function
+        self._inputs = inputs
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        if not isinstance(error, TypeError | ValueError | OverflowError):
+            return
+        if isinstance(error, DistArrayError):
+            return
+        given = " and ".join(
+            str(i.dtype) if isinstance(i, np.ndarray) or is_array(i) else shown(i)
+            for i in self._inputs
+        )
+        kind = UnsupportedError if isinstance(error, TypeError) else ArrayError
+        raise kind(
+            f"numpy.{self._function.__name__} does not take {given} ({str(error).rstrip('.')}); "
+            "convert one with astype()."
+        ) from None
+
+
 def _leader(array: DistArray, operands: Sequence[Any]) -> DistArray:
     """The operand that gives the result its placement: the first on a grid, else the first."""
     if array.grid is not None:
@@ -146,10 +175,19 @@ def _leader(array: DistArray, operands: Sequence[Any]) -> DistArray:
 
 
 def _sample(value: Any) -> Any:
-    """An operand without elements and of the same type: what a function makes of it tells the
-    result's dtype.
+    """An operand of one element and the same type: what a function makes of it tells the result's
+    dtype, and what it refuses, also on ranks that own nothing.
     """
-    return np.empty(0, value.dtype) if isinstance(value, np.ndarray) and value.ndim else value
+    return np.ones(1, value.dtype) if isinstance(value, np.ndarray) and value.ndim else value
+
+
+def require_array(value: Any, caller: str) -> None:
+    """Refuse what is no DistArray."""
+    if not is_array(value):
+        raise ArrayError(
+            f"{caller} takes distributed arrays, got {shown(value)}; make one with "
+            "distarray.asarray."
+        )
 
 
 def local_operand(array: DistArray, operand: Any) -> Any:
@@ -168,13 +206,13 @@ def local_operand(array: DistArray, operand: Any) -> Any:
         return operand.result()
     if hasattr(operand, "profile_axis"):
         return operand.broadcast_local(array)
-    if isinstance(operand, list | tuple | np.ndarray) and np.ndim(operand):
-        return _local_part(array, np.asarray(operand))
+    if isinstance(operand, list | tuple) or (isinstance(operand, np.ndarray) and operand.ndim):
+        return _local_part(array, host_values(operand, f"What is combined with {array!r}"))
     if isinstance(operand, bool | int | float | complex | np.generic | np.ndarray):
         return operand
     raise UnsupportedError(
-        f"A {type(operand).__name__} does not combine with {array!r}; use numbers, NumPy arrays "
-        "or distributed arrays."
+        f"{array!r} does not combine with {shown(operand)}; use numbers, NumPy arrays or "
+        "distributed arrays."
     )
 
 

@@ -4,6 +4,27 @@ A message is one sentence: the subject, the rule, the value received and the cur
 all ranks.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
+_LONGEST = 60
+
+
+def shown(value: Any) -> str:
+    """What a message says of a value that a user gave: the same on all ranks. Local.
+
+    Numbers, texts and small sequences of them as they are written; of anything else its type, since
+    how it is written may name an address.
+    """
+    plain = (bool, int, float, complex, str, bytes, type(None))
+    items = value if isinstance(value, list | tuple) else (value,)
+    if all(isinstance(item, plain) for item in items):
+        text = repr(value)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
+
 
 class DistArrayError(Exception):
     """Base of all errors raised by the package."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from distarray.array_reductions import axes_of
 from distarray.elementwise import is_array, map_array, map_values
 from distarray.errors import UnsupportedError
 
@@ -114,7 +115,7 @@ def _ndim(a: DistArray) -> int:
 
 @_registered(np.size)
 def _size(a: DistArray, axis: int | None = None) -> int:
-    return a.size if axis is None else a.shape[axis]
+    return a.size if axis is None else a.shape[axes_of(a, axis)[0]]
 
 
 @_registered(np.iscomplexobj)

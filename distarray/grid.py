@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from distarray.arguments import (
     check_shape,
     fewer_ranks,
     geometry_of,
+    require_function,
 )
 from distarray.array import DistArray
 from distarray.backends.base import Backend
@@ -25,8 +27,9 @@ from distarray.block import Block
 from distarray.boundary import Boundary
 from distarray.comm import default as communicator_for
 from distarray.comm.base import Communicator
-from distarray.decomposition import Decomposition, choose_ranks, per_axis
-from distarray.errors import ArrayError, GridError
+from distarray.decomposition import Decomposition, choose_ranks, per_axis, truth
+from distarray.elementwise import require_array
+from distarray.errors import GridError, shown
 from distarray.geometry import AxisGeometry
 from distarray.layout import Layout
 from distarray.points import Points
@@ -116,7 +119,7 @@ class Grid:
     ) -> None:
         cells = check_shape(shape, least=1)
         names = axis_names(axes, len(cells))
-        wraps = per_axis(periodic, len(cells), bool, "periodic")
+        wraps = per_axis(periodic, len(cells), truth, "periodic")
         widths = check_halo(halo, len(cells))
         geometry = geometry_of(cells, names, wraps, bounds, coordinates)
         backend = backend_for(device)
@@ -241,11 +244,12 @@ class Grid:
             one entry per component.
         """
         array = self.empty(*args, **options)
-        values = function(*self._coordinates(array.layout.staggered))
+        require_function(function, "from_function")
         error = None
         try:
+            values = function(*self._coordinates(array.layout.staggered))
             assign_broadcast(array._owned, values, len(array.components))
-        except ArrayError as wrong:
+        except Exception as wrong:  # whatever the function raises, here or on another rank
             error = wrong
         self.communicator.agree(error)
         array._written()
@@ -255,6 +259,12 @@ class Grid:
         """An array of the same element type, components, location, halo and conditions on this
         grid. Collective.
         """
+        require_array(array, "empty_like")
+        if array.layout.ndim != self.ndim:
+            raise GridError(
+                f"{array!r} has {array.layout.ndim} grid axes, {self!r} has {self.ndim}; create it "
+                "on a grid of as many axes."
+            )
         result = self.empty(
             array.dtype, array.components, self.location_of(array.layout.staggered), halo=array.halo
         )
@@ -329,9 +339,9 @@ class Grid:
         )
         if any(letter not in self.axes for letter in letters) or len(set(letters)) != len(letters):
             raise GridError(
-                f"Location {location!r} must be None or distinct axes of {', '.join(self.axes)} "
-                "in one string, "
-                f"such as '{self.axes[0]}' for faces or '{''.join(self.axes)}' for nodes."
+                f"Location {shown(location)} must be None or distinct axes of "
+                f"{', '.join(self.axes)} in one string, such as '{self.axes[0]}' for "
+                f"faces or '{''.join(self.axes)}' for nodes."
             )
         return tuple(name in letters for name in self.axes)
 
@@ -352,7 +362,7 @@ class Grid:
         ):
             return int(axis) % self.ndim
         raise GridError(
-            f"Axis {axis!r} is none of this grid's; use 0 to {self.ndim - 1} or one of "
+            f"Axis {shown(axis)} is none of this grid's; use 0 to {self.ndim - 1} or one of "
             f"{', '.join(self.axes)}."
         )
 
@@ -393,13 +403,14 @@ class Grid:
         DecompositionError
             Blocks narrower than the halo.
         """
-        factors = per_axis(factor, self.ndim, int, "factor")
+        factors = per_axis(factor, self.ndim, operator.index, "factor")
         if min(factors) < 1:
             raise GridError(
-                f"Factors of coarsen must be at least 1, got {factor!r}; use 2 to halve every axis."
+                f"Factors of coarsen must be at least 1, got {shown(factor)}; use 2 to halve every "
+                "axis."
             )
         geometry = tuple(axis.coarsen(f) for axis, f in zip(self.geometry, factors, strict=True))
-        if ranks is None or tuple(ranks) == self.ranks:
+        if ranks is None or per_axis(ranks, self.ndim, operator.index, "ranks") == self.ranks:
             return self._derive(self.decomposition.coarsen(factors, self.halo), geometry)
         cells = tuple(axis.cells for axis in geometry)
         chosen = fewer_ranks(cells, self.size, ranks, periodic=self.periodic, halo=self.halo)

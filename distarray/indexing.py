@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distarray.arguments import check_fits, host_values
 from distarray.decomposition import Decomposition
 from distarray.elementwise import is_array, local_operand, same_placement
-from distarray.errors import ArrayError, IndexingError, UnsupportedError
+from distarray.errors import ArrayError, IndexingError, UnsupportedError, shown
 from distarray.pending import Pending
 from distarray.redistribute import redistribute
 from distarray.topology import Topology
@@ -53,13 +54,17 @@ def put(array: DistArray, index: Any, value: Any) -> None:
     components, along = entries[:depth], entries[depth:]
     if isinstance(value, Pending):
         value = value.result()
-    if np.result_type(_type_of(value)).kind == "c" and array.dtype.kind != "c":
+    distributed = is_array(value) or hasattr(value, "profile_axis")
+    if not distributed:
+        value = host_values(value, f"Values assigned to {array!r}")
+        check_fits(value, array.dtype, f"Values assigned to {array!r}")
+    elif value.dtype.kind == "c" and array.dtype.kind != "c":
         raise ArrayError(f"Complex values cannot be assigned to {array!r}; take their real part.")
     with np.errstate(all="ignore"):
-        if is_array(value) or hasattr(value, "profile_axis"):
+        if distributed:
             _put_array(array, components, along, value)
         else:
-            _put_host(array, components, along, np.asarray(value))
+            _put_host(array, components, along, value)
     array._written()
 
 
@@ -91,7 +96,7 @@ def _require_basic(array: DistArray, entry: Any) -> None:
         return
     if isinstance(entry, bool | np.bool_) or not hasattr(entry, "__index__") or np.ndim(entry):
         raise UnsupportedError(
-            f"Index {entry!r} of {array!r} is not supported; use integers and slices, "
+            f"Index {shown(entry)} of {array!r} is not supported; use integers and slices, "
             "numpy.where, or gather()."
         )
 
@@ -193,10 +198,6 @@ def _part(array: DistArray, components: Along, along: Along) -> DistArray:
             source_component=(*array.component_prefix, *_slices(components)),
         )
     return result
-
-
-def _type_of(value: Any) -> Any:
-    return value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
 
 
 def _put_array(array: DistArray, components: Along, along: Along, value: Any) -> None:

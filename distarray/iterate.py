@@ -7,6 +7,7 @@ oldest state the next target.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ import numpy as np
 
 from distarray.apply import StencilKernel
 from distarray.applyplan import ApplyPlan
+from distarray.arguments import require_function
 from distarray.block import Component
-from distarray.errors import ArrayError, StencilError
+from distarray.elementwise import require_array
+from distarray.errors import ArrayError, StencilError, shown
 from distarray.progress import Progress
 from distarray.regions import Box
 
@@ -111,7 +114,7 @@ def iterate(
     """
     stages = _stages(step, len(arrays), scalars, dt)
     positions = _check_rotation(arrays, rotate)
-    _check_counts(steps, tile, every, callback)
+    _check_counts(steps, tile, every, callback, (time, 0.0 if dt is None else dt))
     state = list(arrays)
     if not steps:
         return _newest(state, positions)
@@ -152,13 +155,12 @@ def _stages(
     """The kernels of a step; every scalar must be named by one of them and every scalar they need
     be there.
     """
-    pairs = [(step, range(count))] if isinstance(step, StencilKernel) else list(step)
     stages = []
-    for kernel, positions in pairs:
+    for kernel, positions in _pairs(step, count):
         if not isinstance(kernel, StencilKernel):
             raise StencilError(
-                "A step of iterate must be a kernel made by da.stencil, or (kernel, positions); "
-                f"got {kernel!r}."
+                "A step of iterate must be a kernel made by da.stencil, got "
+                f"{shown(kernel)}; decorate the function."
             )
         wrong = [p for p in positions if not -1 < p < count]
         if wrong:
@@ -185,15 +187,33 @@ def _stages(
     return tuple(stages)
 
 
+def _pairs(step: Any, count: int) -> list[tuple[Any, tuple[int, ...]]]:
+    """The kernels of a step, each with the positions of its arrays."""
+    if isinstance(step, StencilKernel):
+        return [(step, tuple(range(count)))]
+    try:
+        return [(kernel, tuple(map(operator.index, positions))) for kernel, positions in step]
+    except (TypeError, ValueError):
+        raise StencilError(
+            "The step of iterate must be a kernel made by da.stencil or a list of "
+            f"(kernel, positions), got {shown(step)}; write [(kernel, (0, 1))]."
+        ) from None
+
+
 def _check_rotation(arrays: Sequence[DistArray], rotate: Sequence[int]) -> tuple[int, ...]:
-    positions = tuple(rotate)
     if not arrays:
         raise ArrayError("iterate got no arrays; pass the states, oldest first, the target last.")
+    try:
+        positions = tuple(map(operator.index, rotate))
+    except TypeError:
+        positions = (-1,)
     if len(set(positions)) != len(positions) or any(not -1 < p < len(arrays) for p in positions):
         raise ArrayError(
-            f"rotate={positions} must name different positions among the {len(arrays)} arrays (0 "
-            f"to {len(arrays) - 1})."
+            f"rotate of iterate must name different positions among its {len(arrays)} arrays, got "
+            f"{shown(rotate)}; use numbers from 0 to {len(arrays) - 1}."
         )
+    for position in positions:
+        require_array(arrays[position], "Rotation of iterate")
     for position in positions[1:]:
         first, other = arrays[positions[0]], arrays[position]
         if (first.shape, first.dtype, first.location) != (other.shape, other.dtype, other.location):
@@ -205,13 +225,23 @@ def _check_rotation(arrays: Sequence[DistArray], rotate: Sequence[int]) -> tuple
     return positions
 
 
-def _check_counts(steps: int, tile: int | str, every: int, callback: Callback | None) -> None:
-    if not isinstance(steps, int | np.integer) or steps < 0:
-        raise ArrayError(f"steps of iterate must be a whole number from 0, got {steps!r}.")
+def _check_counts(
+    steps: int, tile: int | str, every: int, callback: Callback | None, times: Sequence[Any]
+) -> None:
+    for name, count in (("steps", steps), ("every", every)):
+        if not isinstance(count, int | np.integer) or count < 0:
+            raise ArrayError(
+                f"{name} of iterate must be a whole number from 0, got {shown(count)}; correct it."
+            )
+    for name, value in zip(("time", "dt"), times, strict=True):
+        if not isinstance(value, int | float | np.integer | np.floating):
+            raise ArrayError(f"{name} of iterate must be a number, got {shown(value)}; correct it.")
     if tile not in (1, "auto"):
-        raise ArrayError(f"tile of iterate must be 1 or 'auto' in this version, got {tile!r}.")
-    if not isinstance(every, int | np.integer) or every < 0:
-        raise ArrayError(f"every of iterate must be a whole number from 0, got {every!r}.")
+        raise ArrayError(
+            f"tile={shown(tile)} of iterate is not available in this version; use 1 or 'auto'."
+        )
+    if callback is not None:
+        require_function(callback, "iterate(callback=)")
     if callback is not None and every == 0:
         raise ArrayError(
             "iterate got a callback but every=0; say after how many steps it is called."

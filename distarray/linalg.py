@@ -61,6 +61,8 @@ def _load(array: DistArray, reproducible: bool) -> reductions.Load | None:
 
 
 def _dot_partial(u: DistArray, v: DistArray, reproducible: bool) -> Partial:
+    for array in (u, v):
+        elementwise.require_array(array, "dot")
     elementwise.require_same_placement(u, v)
     if u.components != v.components:
         raise ArrayError(f"{u!r} and {v!r} differ in components; select components of one shape.")
@@ -72,6 +74,7 @@ def _dot_partial(u: DistArray, v: DistArray, reproducible: bool) -> Partial:
 
 
 def _norm_partial(u: DistArray, reproducible: bool) -> Partial:
+    elementwise.require_array(u, "norm")
     values = u.block.backend.to_host(u._owned)
     dtype = np.empty(0, reductions.mean_type(u.dtype)).real.dtype
     load = _load(u, reproducible)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.arguments import fewer_ranks
+from distarray.arguments import fewer_ranks, host_values, require_function
 from distarray.decomposition import Decomposition, factorisations
-from distarray.elementwise import is_array
-from distarray.errors import ArrayError
+from distarray.elementwise import is_array, require_array
+from distarray.errors import ArrayError, shown
 from distarray.redistribute import Redistribution
 from distarray.topology import Topology
 
@@ -67,6 +67,10 @@ def move(source: DistArray, target: DistArray) -> None:
 
 
 def _array_like(array: DistArray, like: DistArray | Grid) -> DistArray:
+    if not hasattr(like, "topology"):
+        raise ArrayError(
+            f"redistribute(like={shown(like)}) is neither array nor grid; pass one of these."
+        )
     grid: Any = like.grid if is_array(like) else like  # type: ignore[union-attr]
     if like.communicator != array.communicator:
         raise ArrayError(
@@ -173,7 +177,7 @@ def map_along(array: DistArray, axis: int | str, function: Callable[[HostArray],
     Raises
     ------
     ArrayError
-        The function changed the shape.
+        The function changed the shape, or returned what is no number.
 
     Examples
     --------
@@ -182,16 +186,19 @@ def map_along(array: DistArray, axis: int | str, function: Callable[[HostArray],
     >>> da.map_along(u, 0, lambda block: np.cumsum(block, axis=0)).gather()[:, 0]
     array([1., 2., 3., 4.])
     """
+    require_array(array, "map_along")
+    require_function(function, "map_along")
     number = _axis_number(array, axis)
     depth = len(array.components)
     source = array if number < depth else local_along(array, (number - depth,))
     block = np.ascontiguousarray(array.block.backend.to_host(source._owned))
-    values = np.asarray(function(block)) if block.size else block
+    values = block
+    if block.size:
+        values = host_values(function(block), "Values of the function of map_along")
     if values.shape != block.shape:
         raise ArrayError(
-            f"The function of map_along gave shape {values.shape} for a block of shape "
-            f"{block.shape}; "
-            "it must return the same shape."
+            f"The function of map_along changed the shape of a block of {array!r}; return values "
+            "of the shape it is given."
         )
     dtype = values.dtype
     if source.decomposition.size < source.communicator.size:
@@ -208,5 +215,6 @@ def _axis_number(array: DistArray, axis: int | str) -> int:
     if isinstance(axis, int | np.integer) and -array.ndim <= axis < array.ndim:
         return int(axis) % array.ndim
     raise ArrayError(
-        f"axis={axis!r} is none of the {array.ndim} axes of {array!r}; use 0 to {array.ndim - 1}."
+        f"axis={shown(axis)} is none of the {array.ndim} axes of {array!r}; use 0 to "
+        f"{array.ndim - 1}."
     )

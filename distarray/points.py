@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distarray.arguments import check_fits, host_values
 from distarray.array import DistArray
 from distarray.elementwise import is_array
-from distarray.errors import ArrayError
+from distarray.errors import ArrayError, shown
 from distarray.geometry import AxisGeometry
 
 if TYPE_CHECKING:
@@ -43,13 +44,15 @@ class Points:
 
     def __init__(self, grid: Grid, coords: Any) -> None:
         self.grid = grid
-        positions = np.array(coords, np.float64)
+        found = host_values(coords, "Coordinates of points")
+        check_fits(found, np.dtype(np.float64), "Coordinates of points")
+        positions = np.array(found, np.float64)
         if positions.ndim == 1 and grid.ndim in (1, len(positions)):
             positions = positions.reshape(-1, grid.ndim)
         if positions.ndim != 2 or positions.shape[1] != grid.ndim:
             raise ArrayError(
                 f"Coordinates of points must have shape (points, {grid.ndim}), got "
-                f"{positions.shape}; one row per point."
+                f"{positions.shape}; give one row per point."
             )
         for axis, geometry in enumerate(grid.geometry):
             positions[:, axis] = _inside(positions[:, axis], geometry, grid.axes[axis])
@@ -109,9 +112,9 @@ class Points:
             As for `sample`.
         """
         self._require(array)
-        strengths = np.broadcast_to(np.asarray(values), (*array.components, len(self)))
-        if strengths.dtype.kind == "c" and array.dtype.kind != "c":
-            raise ArrayError(f"Complex values cannot be added to {array!r}; take their real part.")
+        given = host_values(values, f"Values added to {array!r}")
+        check_fits(given, array.dtype, f"Values added to {array!r}")
+        strengths = self._broadcast(given, array.components)
         weights = self._weights(array, order)
         owned, target = array._owned, array.block.owned
         # Point by point, corners within a point: each cell gets its parts in the same order on any
@@ -127,6 +130,16 @@ class Points:
         for component in np.ndindex(array.components):
             np.add.at(owned[component], local, amounts[component][mine].astype(array.dtype))
         array._written()
+
+    def _broadcast(self, values: HostArray, components: tuple[int, ...]) -> HostArray:
+        shape = (*components, len(self))
+        try:
+            return np.broadcast_to(values, shape)
+        except ValueError:
+            raise ArrayError(
+                f"Values of shape {values.shape} do not broadcast to components and points, "
+                f"{shape}; give one per point."
+            ) from None
 
     def _part(
         self,
@@ -146,11 +159,15 @@ class Points:
         if not is_array(array) or array.grid is None or not self.grid.same_as(array.grid):
             raise ArrayError(
                 f"{array!r} lies on another grid than these points; use grid.points of its grid."
+                if is_array(array)
+                else f"Points take arrays of their grid, got {shown(array)}; create one on it."
             )
 
     def _weights(self, array: DistArray, order: int) -> list[AxisWeights]:
         if order not in (0, 1):
-            raise ArrayError(f"order={order!r} of points must be 0 (nearest) or 1 (linear).")
+            raise ArrayError(
+                f"order={shown(order)} of points is not known; use 0 (nearest) or 1 (linear)."
+            )
         find = _linear if order else _nearest
         return [
             find(
@@ -164,16 +181,18 @@ class Points:
 
 
 def _inside(positions: HostArray, axis: AxisGeometry, name: str) -> HostArray:
-    if axis.periodic:
+    finite = np.isfinite(positions)
+    if axis.periodic and finite.all():
         wrapped = axis.low + np.mod(positions - axis.low, axis.high - axis.low)
         return np.where(wrapped < axis.high, wrapped, axis.low)
-    outside = ~((positions >= axis.low) & (positions <= axis.high))
+    within = (positions >= axis.low) & (positions <= axis.high)
+    outside = ~finite if axis.periodic else ~within
     if outside.any():
         number = int(np.argmax(outside))
         raise ArrayError(
             f"Point {number} lies at {name} = {positions[number]}, outside the domain from "
             f"{axis.low} to {axis.high}; "
-            "leave it out or make the axis periodic."
+            f"leave it out{'' if axis.periodic else ' or make the axis periodic'}."
         )
     return positions
 

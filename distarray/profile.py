@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.arguments import check_dtype, check_halo
+from distarray.arguments import check_dtype, check_halo, host_values
 from distarray.errors import ArrayError, GridError
 
 if TYPE_CHECKING:
@@ -127,18 +127,18 @@ class Profile:
 def _values(grid: Grid, axis: int, given: Any) -> HostArray:
     cells = grid.shape[axis]
     if callable(given):
-        given = np.broadcast_to(
-            given(grid.geometry[axis].centre_positions(np.arange(cells))), (cells,)
-        )
+        given = given(grid.geometry[axis].centre_positions(np.arange(cells)))
+        given = np.full(cells, given) if np.ndim(given) == 0 else given
     elif hasattr(given, "gather"):
         given = given.gather()
-    values: HostArray = np.array(given)
+    subject = f"Values of a profile along axis {grid.axes[axis]}"
+    values: HostArray = np.array(host_values(given, subject, GridError))
     values = values.astype(check_dtype(values.dtype), copy=False)
     allowed = (cells,) if grid.periodic[axis] else (cells, cells + 1)
     if values.ndim != 1 or len(values) not in allowed:
         raise GridError(
             f"A profile along axis {grid.axes[axis]} needs {' or '.join(map(str, allowed))} "
-            f"values, got shape {values.shape}."
+            f"values, got shape {values.shape}; give one per cell or point."
         )
     values.flags.writeable = False
     return values

@@ -8,6 +8,7 @@ the method of Box and Muller (1958).
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.errors import ArrayError, UnsupportedError
+from distarray.errors import ArrayError, GridError, UnsupportedError, shown
 from distarray.grid import Grid
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
@@ -63,6 +64,9 @@ def uniform(
     >>> bool(0.0 <= u.min() and u.max() < 1.0)
     True
     """
+    low, high = _real("low", low), _real("high", high)
+    if low > high:
+        raise ArrayError(f"low={low} of a random field exceeds high={high}; exchange them.")
 
     def numbers(first: Words, second: Words, bits: int) -> Floats:
         return low + (high - low) * _fraction(first, bits)
@@ -85,6 +89,9 @@ def normal(
 
     Parameters as for `uniform`.
     """
+    mean, std = _real("mean", mean), _real("std", std)
+    if std < 0:
+        raise ArrayError(f"std={std} of a random field is negative; use {-std}.")
 
     def numbers(first: Words, second: Words, bits: int) -> Floats:
         # 1 - fraction lies in (0, 1], so that the logarithm is finite.
@@ -130,6 +137,8 @@ def _field(
     dtype: Any,
     options: dict[str, Any],
 ) -> DistArray:
+    if not isinstance(grid, Grid):
+        raise GridError(f"A random field needs a Grid, got {shown(grid)}; pass one first.")
     seed, stream = _whole("seed", seed), _whole("stream", stream)
     array = grid.empty(dtype, **options)
     if array.dtype.kind != "f":
@@ -154,9 +163,18 @@ def _whole(name: str, value: Any) -> int:
         number = -1
     if not 0 <= number < 1 << 64:
         raise ArrayError(
-            f"{name} of a random field must be a whole number from 0 to 2**64 - 1, got {value!r}."
+            f"{name} of a random field must be a whole number from 0 to 2**64 - 1, got "
+            f"{shown(value)}; choose one."
         )
     return number
+
+
+def _real(name: str, value: Any) -> float:
+    if not isinstance(value, int | float | np.integer | np.floating) or not math.isfinite(value):
+        raise ArrayError(
+            f"{name} of a random field must be a finite number, got {shown(value)}; choose one."
+        )
+    return float(value)
 
 
 def _strips(array: DistArray) -> Iterator[tuple[Any, Words]]:

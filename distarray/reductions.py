@@ -193,7 +193,7 @@ def variance(values: HostArray, size: int, ddof: int, communicator: Communicator
     squares = Partial(
         np.array([total]),
         "sum",
-        lambda reduced: cast(divide(reduced[0], size - ddof), dtype),
+        lambda reduced: cast(divide(reduced[0], max(size - ddof, 0)), dtype),
         dtype,
     )
     return squares.complete(communicator)

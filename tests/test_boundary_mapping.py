@@ -181,7 +181,7 @@ def test_values_of_the_wrong_type_or_shape() -> None:
     message(
         "A value of Dirichlet must be a number, an array over the face, a function f(t, *coords) "
         "or a sequence of "
-        "these for components, not str 'hot'.",
+        "these for components, not 'hot'.",
         lambda: bc.Dirichlet("hot"),
     )
     message(

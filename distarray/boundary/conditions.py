@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from distarray.errors import BoundaryError
+from distarray.errors import BoundaryError, shown
 
 
 class Condition:
@@ -91,7 +91,7 @@ class Symmetry(Condition):
         if not _all_signs(self.sign):
             raise BoundaryError(
                 "The sign of Symmetry must be 1 or -1, or a sequence of these for components, "
-                f"not {self.sign!r}."
+                f"not {shown(self.sign)}."
             )
 
 
@@ -109,7 +109,8 @@ class Extrapolate(Condition):
         whole = isinstance(self.degree, int | np.integer) and not isinstance(self.degree, bool)
         if not whole or self.degree < 0:
             raise BoundaryError(
-                f"The degree of Extrapolate must be an integer of at least 0, not {self.degree!r}."
+                "The degree of Extrapolate must be an integer of at least 0, not "
+                f"{shown(self.degree)}."
             )
         object.__setattr__(self, "degree", int(self.degree))
 
@@ -139,7 +140,7 @@ class Piecewise(Condition):
         if not callable(self.mask):
             raise BoundaryError(
                 "The mask of Piecewise must be a function of the face coordinates, not "
-                f"{self.mask!r}."
+                f"{shown(self.mask)}."
             )
         for condition in (self.first, self.second):
             require_condition(condition, "Piecewise")
@@ -179,7 +180,8 @@ class Custom(Condition):
         function = getattr(kernel, "function", kernel)
         if not callable(function):
             raise BoundaryError(
-                f"The kernel of Custom must be a function or a da.stencil kernel, not {kernel!r}."
+                "The kernel of Custom must be a function or a da.stencil kernel, not "
+                f"{shown(kernel)}."
             )
         for array in arrays:
             if not hasattr(array, "block"):
@@ -230,7 +232,7 @@ def require_condition(condition: object, where: str) -> None:
     if not isinstance(condition, Condition):
         raise BoundaryError(
             f"{where} takes boundary conditions such as da.Dirichlet(0.0) or da.Neumann(0.0), not "
-            f"{condition!r}."
+            f"{shown(condition)}."
         )
 
 
@@ -248,8 +250,7 @@ def _frozen(value: Any, kind: str) -> Any:
         return value
     raise BoundaryError(
         f"A value of {kind} must be a number, an array over the face, a function f(t, *coords) or "
-        "a sequence of "
-        f"these for components, not {type(value).__name__} {value!r}."
+        f"a sequence of these for components, not {shown(value)}."
     )
 
 

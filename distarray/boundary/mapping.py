@@ -13,12 +13,18 @@ from distarray.boundary.face import HIGH, LOW, Face
 from distarray.boundary.fill import BoundaryFill, free_boxes
 from distarray.boundary.requirements import RuleKey
 from distarray.boundary.values import condition_part
-from distarray.errors import BoundaryError
+from distarray.errors import BoundaryError, shown
 from distarray.geometry import AxisGeometry
 from distarray.layout import Layout
 from distarray.regions import Box
 
 _SIGNS = {"-": LOW, "+": HIGH}
+
+
+class MissingConditionError(BoundaryError, KeyError):
+    """A side has no condition; a KeyError, since conditions are asked for by key."""
+
+    __str__ = Exception.__str__
 
 
 class Boundary(MutableMapping[str, Any]):
@@ -57,7 +63,7 @@ class Boundary(MutableMapping[str, Any]):
         if conditions is not None and not isinstance(conditions, Mapping):
             raise BoundaryError(
                 "boundary= takes a mapping from sides to conditions, as in "
-                f"{{'{names[0]}-': da.Dirichlet(0.0)}}, not {conditions!r}."
+                f"{{'{names[0]}-': da.Dirichlet(0.0)}}, not {shown(conditions)}."
             )
         self.update(conditions or {})
 
@@ -100,9 +106,8 @@ class Boundary(MutableMapping[str, Any]):
                 ]
         example = names[0]
         raise BoundaryError(
-            f"The array has no side {key!r}; name an axis of {', '.join(names)} for both of its "
-            "sides, or one side "
-            f"as in '{example}-' or '{example}+'."
+            f"The array has no side {shown(key)}; name an axis of {', '.join(names)} for both of "
+            f"its sides, or one side as in '{example}-' or '{example}+'."
         )
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -144,7 +149,9 @@ class Boundary(MutableMapping[str, Any]):
         ]
         found = [place for place in places if self._conditions.entries.pop(place, None)]
         if not found:
-            raise KeyError(key)
+            raise MissingConditionError(
+                f"Side {shown(key)} of the array has no condition; assign one or ask with `in`."
+            )
         self._conditions.changed()
 
     def _places(self, axis: int, side: int, component: Component = ()) -> list[RuleKey]:
@@ -154,7 +161,9 @@ class Boundary(MutableMapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         found = [self._read(face, self._prefix) for face in self._faces(key)]
         if all(condition is None for condition in found):
-            raise KeyError(key)
+            raise MissingConditionError(
+                f"Side {shown(key)} of the array has no condition; assign one or ask with `in`."
+            )
         if any(condition is not found[0] for condition in found):
             raise BoundaryError(
                 f"The sides of axis {key!r} have different conditions; read '{key}-' and '{key}+'."

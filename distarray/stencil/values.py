@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from distarray.errors import StencilError
+from distarray.errors import StencilError, shown
 from distarray.stencil import calls, lowering
 from distarray.stencil.expression import (
     Coordinate,
@@ -193,6 +193,8 @@ class ValueTracer:
             return Value(self, calls.cast(node, np.dtype(dtype)))
         except StencilError as error:
             self.fail(str(error))
+        except TypeError:
+            self.fail(f"converts to {shown(dtype)}, which is no type; use float32 or float64.")
 
     def apply_ufunc(
         self, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Mapping[str, Any]

@@ -116,11 +116,11 @@ def test_a_part_of_the_ranks():
 
 
 def test_what_is_no_communicator_is_refused():
-    for value in (3, "world", MPI.COMM_NULL):
+    for value, text in ((3, "3"), ("world", "'world'"), (MPI.COMM_NULL, "a Comm")):
         error = error_of(lambda: comm.default(value))  # noqa: B023  (called at once)
         assert isinstance(error, CommunicationError)
         assert str(error) == (
-            f"comm must be an mpi4py intracommunicator or None, not {value!r}; "
+            f"comm must be an mpi4py intracommunicator or None, not {text}; "
             "pass mpi4py.MPI.COMM_WORLD, a part of it, or None."
         )
 
