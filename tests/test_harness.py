@@ -80,9 +80,9 @@ def failure(folder: Path, text: str, timeout: float = 60.0) -> RanksResult:
 
 
 def test_hang_is_ended_with_the_stacks_of_every_rank(tmp_path: Path) -> None:
-    result = failure(tmp_path, HANG, timeout=6)
+    result = failure(tmp_path, HANG, timeout=12)
     assert result.timed_out
-    assert result.seconds < 6 + 10
+    assert result.seconds < 12 + 10
     assert all(f"rank {rank} (process" in result.stacks for rank in range(3))
     assert 'ranks_case.py", line 5 in test_one_rank_waits_for_ever' in result.stacks
 
@@ -113,7 +113,7 @@ def test_failure_on_all_ranks_is_reported_once_and_later_tests_run(tmp_path: Pat
 def test_end_of_one_rank_ends_the_job(tmp_path: Path, text: str) -> None:
     result = failure(tmp_path, text)
     assert not result.timed_out
-    assert result.seconds < 10
+    assert result.seconds < 20  # with the time to start
     if text is CRASH:
         assert "Fatal Python error: Segmentation fault" in result.stacks
         assert "in test_one_rank_crashes" in result.stacks
@@ -156,7 +156,7 @@ def test_no_process_is_left(tmp_path: Path) -> None:
         "time.sleep(60)\n"
     )
     with pytest.raises(RanksFailed) as caught:
-        run_ranks(script, 2, timeout=4)
+        run_ranks(script, 2, timeout=8)
     numbers = [int(number) for number in caught.value.result.stdout.split()]
     assert len(numbers) == 2
     for number in numbers:
