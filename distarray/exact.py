@@ -161,6 +161,8 @@ def partial_sum(values: Array, load: Callable[[str, str], Any] | None = None) ->
     are carried.
     """
     values = np.asarray(values)
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
     if values.dtype.kind in "biu":
         return np.array([values.sum(dtype=np.int64)])
     if values.dtype.kind == "c":

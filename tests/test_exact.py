@@ -94,6 +94,11 @@ def test_strided_arrays_of_any_rank(shape, dtype, load):
     )
 
 
+def test_bytes_in_the_other_order(load):
+    values = np.arange(10.0).astype(np.dtype(np.float64).newbyteorder())
+    assert exact.total(exact.partial_sum(values, load)) == 45.0
+
+
 def test_complex_sums_are_two(load):
     rng = np.random.default_rng(4)
     values = rng.standard_normal(100) + 1j * rng.standard_normal(100)

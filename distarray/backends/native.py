@@ -57,9 +57,16 @@ OPENMP_FLAG = "-fopenmp"
 
 _LAUNCHER_PREFIXES = ("PMI", "OMPI_", "PRTE_", "HYDRA_", "MPI_LOCAL", "MPIR_")
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
-_TRIAL = "#include <math.h>\n#include <stdint.h>\ndouble trial(double x) { return sqrt(x); }\n"
+_TRIAL = """\
+#include <math.h>
+#include <stdint.h>
+void trial(double *x, int64_t n) {
+#pragma omp parallel for
+  for (int64_t i = 0; i < n; i++) x[i] = sqrt(x[i]);
+}
+"""
 _TRAILER = b"\ndistarray-sha256:"
-_LIBRARY_VERSION = "2"
+_LIBRARY_VERSION = "3"
 
 
 @dataclass(frozen=True)
@@ -253,7 +260,8 @@ def compiler_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def cache_folder() -> Path:
     """The user's folder for compiled kernels, made when first needed. Local.
 
-    `$DISTARRAY_CACHE`, else `distarray` in `$XDG_CACHE_HOME` or `~/.cache`.
+    `$DISTARRAY_CACHE`, else `distarray` in `$XDG_CACHE_HOME` or `~/.cache`; where that cannot be
+    written, a temporary folder of this process.
 
     Raises
     ------
@@ -262,7 +270,7 @@ def cache_folder() -> Path:
     """
     chosen = os.environ.get("DISTARRAY_CACHE")
     if chosen is None:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         chosen = str(Path(base) / "distarray")
     return _checked(chosen)
 

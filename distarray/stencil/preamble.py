@@ -79,13 +79,13 @@ static inline T remainder_N(T a, T b) {
     # NaN wins in minimum and maximum and loses in fmin and fmax. One choice after another, each
     # without a branch of its own: joined conditions kept GCC 12 from vectorising nested calls.
     "minimum": """\
-static inline T minimum_N(T a, T b) { const T least = a < b ? a : b; return a != a ? a : least; }""",
+static inline T minimum_N(T a, T b) { const T low = a < b ? a : b; return a != a ? a : low; }""",
     "maximum": """\
-static inline T maximum_N(T a, T b) { const T most = a > b ? a : b; return a != a ? a : most; }""",
+static inline T maximum_N(T a, T b) { const T high = a > b ? a : b; return a != a ? a : high; }""",
     "fmin": """\
-static inline T fmin_N(T a, T b) { const T least = a < b ? a : b; return b != b ? a : least; }""",
+static inline T fmin_N(T a, T b) { const T low = a < b ? a : b; return b != b ? a : low; }""",
     "fmax": """\
-static inline T fmax_N(T a, T b) { const T most = a > b ? a : b; return b != b ? a : most; }""",
+static inline T fmax_N(T a, T b) { const T high = a > b ? a : b; return b != b ? a : high; }""",
     "isnan": "static inline bool isnan_N(T x) { return x != x; }",
     "isinf": "static inline bool isinf_N(T x) { return fabsF(x) == INFINITY; }",
     "isfinite": "static inline bool isfinite_N(T x) { return fabsF(x) < INFINITY; }",
