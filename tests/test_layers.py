@@ -182,11 +182,13 @@ def test_solvers_and_examples_use_public_names(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.startswith("solvers/")])
-def test_solvers_do_not_touch_local_blocks(file: str) -> None:
+def test_solvers_do_not_slice_local_blocks(file: str) -> None:
     for node in nodes(parsed(file)):
-        if isinstance(node, ast.Attribute):
-            where = f"{file}:{node.lineno} uses .{node.attr}; write a kernel."
-            assert node.attr not in ("local", "padded", "block"), where
+        inner = node.value if isinstance(node, ast.Subscript) else node
+        if isinstance(inner, ast.Attribute):
+            forbidden = ("block", "local", "padded") if inner is not node else ("block", "padded")
+            where = f"{file}:{inner.lineno} uses .{inner.attr}; write a kernel."
+            assert inner.attr not in forbidden, where
 
 
 def test_public_names_exist_and_are_documented() -> None:
