@@ -686,3 +686,20 @@ def test_fast_kernels_stay_close():
     (_, exactly), _ = case.run("numpy", [(case.box,)])
     (_, fast), _ = case.run("compiled", [(case.box,)])
     np.testing.assert_allclose(fast, exactly, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(7, 41, 9000), (3, 8, 9000), (2, 9, 9000)])
+def test_blocks_of_rows_cover_the_box(shape):
+    """Rows so long that the loops run over several blocks, the last one narrower."""
+    scalars, parameters = {"r": 0.1}, [parameter("u", ndim=3), parameter("new", ndim=3)]
+
+    def kernel(u, new, *, r):
+        diffuse(u, new, r=r)
+        return language.reduce.sum(new[0, 0, 0], reproducible=True)
+
+    for function in (diffuse, kernel):
+        case = Case(function, parameters, shape, scalars=scalars, special=False)
+        assert "block += rows" in codegen.source(case.program)
+        _, one, other = case.agree((Box((0, 1, 2), shape),))
+        for x, y in zip(one, other, strict=True):
+            np.testing.assert_array_equal(x, y)

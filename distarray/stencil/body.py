@@ -6,12 +6,18 @@ from collections.abc import Sequence
 
 from distarray.stencil import printing
 from distarray.stencil.calls import as_dtype
-from distarray.stencil.expression import Call, Cast, Constant, Expression, Scalar, walk
+from distarray.stencil.expression import Call, Cast, Constant, Expression, Program, Scalar, walk
 from distarray.stencil.frame import Frame
 from distarray.stencil.printing import Text, Value
 
 #: Longer texts get a name of their own.
 _LONGEST = 72
+
+
+def roots(program: Program) -> list[Expression]:
+    """The values of all outputs and reductions."""
+    stored = [store.value for store in program.stores]
+    return stored + [reduction.value for reduction in program.reductions]
 
 
 class Body:
@@ -26,7 +32,7 @@ class Body:
         The assignments at each level: 0 outside all loops, a + 1 inside the loop of axis a.
     """
 
-    def __init__(self, frame: Frame, roots: Sequence[Expression], *, flat: bool = False) -> None:
+    def __init__(self, frame: Frame, values: Sequence[Expression], *, flat: bool = False) -> None:
         self._frame = frame
         self._flat = flat
         self.lines: list[list[str]] = [[] for _ in range(frame.ndim + 1)]
@@ -35,11 +41,11 @@ class Body:
         self._uses: dict[Expression, int] = {}
         self._innermost: dict[Expression, int] = {}
         self._repeated: set[Expression] = set()
-        nodes = list(walk(roots))
+        nodes = list(walk(values))
         for node in nodes:
             self._levels[node] = frame.level(node, [self._levels[o] for o in node.operands])
-        for root in roots:
-            self._demand(root, frame.ndim)
+        for value in values:
+            self._demand(value, frame.ndim)
         for node in nodes:
             self._demand_operands(node)
         for node in nodes:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from distarray.stencil import accumulators, preamble
 from distarray.stencil.accumulators import Accumulator
+from distarray.stencil.body import roots
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Program, walk
 from distarray.stencil.frame import Frame, Table
@@ -81,9 +82,8 @@ class _Writer:
     @property
     def _complex(self) -> bool:
         """Whether complex numbers occur."""
-        results = [reduction.value for reduction in self._program.reductions]
-        values = walk([*(store.value for store in self._program.stores), *results])
-        return any(as_dtype(node.dtype).kind == "c" for node in values)
+        nodes = walk(roots(self._program))
+        return any(as_dtype(node.dtype).kind == "c" for node in nodes)
 
     def _function(self, *, masked: bool) -> list[str]:
         inner = Loops(self._frame, self._accumulators, masked=masked).write()

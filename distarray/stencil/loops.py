@@ -12,13 +12,18 @@ from collections.abc import Sequence
 
 from distarray.stencil import printing
 from distarray.stencil.accumulators import CHUNKS, STRIP, Accumulator
-from distarray.stencil.body import Body
+from distarray.stencil.body import Body, roots
 from distarray.stencil.calls import as_dtype
+from distarray.stencil.expression import Program, Read, walk
 from distarray.stencil.frame import Frame
 from distarray.stencil.writing import Lines, words
 
 #: Points below which threads cost more than they save.
 _PARALLEL_POINTS = 32768
+#: Bytes of all planes of a block of rows, and its least rows.
+_BLOCK_BYTES, _LEAST_ROWS = 1 << 19, 8
+_PLANES_AXES = 3
+_BLOCK = ("block", "block_end")
 
 
 class Loops:
@@ -122,14 +127,34 @@ class Loops:
     # ---- loops
 
     def _nest(self, before: list[list[str]], point: list[str]) -> None:
+        blocked = self._open_blocks()
         for axis in range(self._last):
             if axis == 0:
                 self._share("parallel for schedule(static)")
-            self._loop(axis)
+            self._loop(axis, *(_BLOCK if blocked and axis == 1 else ()))
             self._text.add(*before[axis + 1])
         loop = self._frame.loops[-1]
         self._line(f"{loop}_begin", f"{loop}_end", point, shared=self._last == 0)
-        self._text.close(self._last)
+        self._text.close(self._last + blocked)
+
+    def _open_blocks(self) -> bool:
+        """Begin the loop over blocks of rows where planes are read more than once."""
+        column = 0 if self._masked else _column_bytes(self._program)
+        if not column:
+            return False
+        _, middle, inner = self._frame.loops
+        most = f"{_BLOCK_BYTES} / ({column} * ({inner}_end - {inner}_begin))"
+        self._text.add(
+            "/* As many rows at a time as let all planes that a point reads stay in the cache. */",
+            f"const int64_t fitting = {most};",
+            f"const int64_t rows = fitting > {_LEAST_ROWS} ? fitting : {_LEAST_ROWS};",
+        )
+        self._text.open(
+            f"for (int64_t block = {middle}_begin; block < {middle}_end; block += rows)"
+        )
+        end = f"block + rows < {middle}_end ? block + rows : {middle}_end"
+        self._text.add(f"const int64_t block_end = {end};")
+        return True
 
     def _share(self, directive: str) -> None:
         """Divide the next loop among threads if it is worth it."""
@@ -191,11 +216,13 @@ class Loops:
             self._text.add(f"const int64_t chunk_begin = {begin}, chunk_end = {end};")
             self._strips("chunk_begin", "chunk_end", point, parts)
             return
+        blocked = self._open_blocks()
         for axis in range(self._last):
-            self._loop(axis, *((begin, end) if axis == 0 else ()))
+            bounds = (begin, end) if axis == 0 else _BLOCK if blocked and axis == 1 else ()
+            self._loop(axis, *bounds)
             self._text.add(*before[axis + 1])
         self._strips(f"{inner}_begin", f"{inner}_end", point, parts)
-        self._text.close(self._last)
+        self._text.close(self._last + blocked)
 
     def _strips(self, begin: str, end: str, point: list[str], parts: list[str]) -> None:
         """The innermost loop in pieces, the values of each piece added at its end."""
@@ -214,3 +241,19 @@ class Loops:
         for part, accumulator in zip(parts, self._accumulators, strict=True):
             text.add(accumulator.add(f"{part}[chunk]"))
         text.close()
+
+
+def _column_bytes(program: Program) -> int:
+    """Bytes of one column in all planes that a point reads or writes; 0 if none is met twice."""
+    if program.ndim != _PLANES_AXES:
+        return 0
+    planes: dict[tuple[int, tuple[int, ...]], set[int]] = {}
+    for store in program.stores:
+        planes.setdefault((store.parameter, store.component), set()).add(0)
+    for node in walk(roots(program)):
+        if isinstance(node, Read) and node.axis is None:
+            planes.setdefault((node.parameter, node.component), set()).add(node.offsets[0])
+    spans = {key: max(offsets) - min(offsets) + 1 for key, offsets in planes.items()}
+    if max(spans.values(), default=1) == 1:
+        return 0
+    return sum(span * program.arrays[key[0]].dtype.itemsize for key, span in spans.items())
