@@ -5,6 +5,7 @@ Sizes and cuts are odd, so that coarse cells lie across the ends of blocks.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -158,3 +159,29 @@ def test_transfers_in_three_dimensions_and_between_locations() -> None:
         c = grid.coarsen().empty(location="x")
         restrict_faces(put(grid, start, location="x"), c)
         same(c, expected)
+
+
+@da.stencil
+def diffuse(u: Any, new: Any) -> Any:
+    new[0, 0] = u[0, 0] + 0.1 * (u[1, 0] + u[-1, 0] + u[0, 1] + u[0, -1] - 4.0 * u[0, 0])
+    change = new[0, 0] - u[0, 0]
+    return da.reduce.max(change), da.reduce.sum(change, reproducible=True)
+
+
+def test_kernels_on_fewer_ranks() -> None:
+    start = random_values(*COARSE)
+    walls = {"x-": da.Dirichlet(0.5), "x+": da.Neumann(-0.3)}
+    fills: Fills = ((dirichlet(0.5), neumann(-0.3, 1.0 / 19)), None)
+    q = layered(start, fills)
+    around = q[2:, 1:-1] + q[:-2, 1:-1] + q[1:-1, 2:] + q[1:-1, :-2]
+    expected = start + 0.1 * (around - 4.0 * start)
+    change = expected - start
+    for grid in runs((38, 22), periodic=(False, True), least=2):
+        for ranks in ((1, 1), (1, max(1, grid.size // 2))):
+            coarse = grid.coarsen(ranks=ranks)
+            u = put(coarse, start, boundary=walls)
+            new = coarse.empty_like(u)
+            largest, total = diffuse(u, new)
+            same(new, expected)
+            assert float(largest) == change.max()
+            assert float(total) == math.fsum(change.ravel())

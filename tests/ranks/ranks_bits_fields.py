@@ -10,6 +10,7 @@ import distarray as da
 from tests.ranks.bits import (
     Field,
     Fills,
+    advanced,
     both,
     centres,
     dirichlet,
@@ -18,6 +19,7 @@ from tests.ranks.bits import (
     neumann,
     put,
     random_values,
+    robin,
     runs,
     same,
     symmetry,
@@ -113,6 +115,29 @@ def test_fixed_faces_that_depend_on_time() -> None:
     for grid in runs(SHAPE):
         u = put(grid, start, location="x", boundary={"x": da.Dirichlet(wall), "y": da.Neumann(0.0)})
         same(da.iterate(diffuse, u, grid.empty_like(u), steps=3, time=0.5, dt=0.25), expected)
+
+
+def test_points_on_a_face_are_left_to_the_kernel_by_other_conditions() -> None:
+    start = random_values(18, 13)
+    walls = {"x-": da.Neumann(0.6), "x+": da.Symmetry(-1), "y": da.Robin(1.5, 0.7, 0.3)}
+    rules = neumann(0.6, DX, on_face=1), symmetry(-1, on_face=1)
+    fills: Fills = (rules, both(robin(1.5, 0.7, 0.3, DY)))
+    for width in (1, 2):
+        expected = advanced(wide if width == 2 else diagonal, start, 2, fills, width=width)
+        for grid in runs(SHAPE, halo=width, least=width + 1):
+            u = put(grid, start, location="x", boundary=walls)
+            kernel = wide if width == 2 else diagonal
+            same(da.iterate(kernel, u, grid.empty_like(u), steps=2), expected)
+
+
+@da.stencil
+def diagonal(u: Any, new: Any) -> None:
+    new[0, 0] = u[1, 1] - 2.0 * u[-1, 1] + 0.5 * u[1, -1] + u[-1, -1] * u[0, 0]
+
+
+@da.stencil
+def wide(u: Any, new: Any) -> None:
+    new[0, 0] = u[2, 1] - 2.0 * u[-2, 0] + 0.5 * u[0, -2] + u[-1, 2] * u[0, 0]
 
 
 def test_edges_of_a_box() -> None:
@@ -252,6 +277,19 @@ def test_profiles_indices_and_positions() -> None:
         new = grid.empty()
         mixed(put(grid, start), grid.profile("x", profile), new, axis_length=17)
         same(new, expected)
+
+
+def test_a_profile_of_points() -> None:
+    @da.stencil
+    def widths(w: Any, new: Any, nodes: Any) -> None:
+        new[0, 0] = w[1] - w[0]
+        nodes[0, 0] = 2.0 * w[0] + da.index("y")
+
+    for grid in runs(SHAPE, coordinates={"y": FACES}):
+        outputs = grid.empty(), grid.empty(location="y")
+        widths(grid.profile("y", FACES), *outputs)
+        same(outputs[0], np.broadcast_to(WIDTHS, SHAPE))
+        same(outputs[1], np.broadcast_to(2.0 * FACES + np.arange(14), (17, 14)))
 
 
 def test_from_function_and_coordinates() -> None:

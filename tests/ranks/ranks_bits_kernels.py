@@ -127,6 +127,23 @@ def test_27_points() -> None:
             same(da.iterate(all_neighbours, u, grid.empty_like(u), steps=2), expected)
 
 
+def test_one_dimension() -> None:
+    @da.stencil
+    def spread(u: Any, new: Any) -> None:
+        new[0] = 0.5 * u[0] + 0.25 * u[-1] - 0.125 * u[2] + da.where(u[1] > 0.0, u[-2], u[1])
+
+    start = random_values(37)
+    cases: list[tuple[Any, dict[str, Any], Fills]] = [
+        (True, {}, (None,)),
+        (False, {"x-": da.Dirichlet(0.3), "x+": da.Outflow()}, ((dirichlet(0.3), outflow()),)),
+    ]
+    for periodic, conditions, fills in cases:
+        expected = advanced(spread, start, 3, fills, width=2)
+        for grid in runs(start.shape, halo=2, periodic=periodic):
+            u = put(grid, start, boundary=conditions)
+            same(da.iterate(spread, u, grid.empty_like(u), steps=3), expected)
+
+
 # ---- two colours
 
 
