@@ -38,7 +38,7 @@ class Backend(Protocol):
         """Memory for one block, shape components + shape (halo included in shape), rows padded.
         Local.
 
-        The last axis is contiguous. Element `halo[-1]` of each row starts a cache line. The row
+        The last axis is contiguous. Each row, or its owned part, starts a cache line. The row
         pitch is chosen so that rows, planes and components do not share cache sets.
         """
         ...
