@@ -8,6 +8,7 @@ the first transform and the last need messages.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,24 +57,31 @@ class PressureSolver:
         )
         self._forward = [along(axis, t.forward) for axis, t in enumerate(self._transforms)]
         self._backward = [along(axis, t.backward) for axis, t in enumerate(self._transforms)]
-        self._ranks = _process_grids(grid)
-        self._inverse = self._reciprocals(grid).redistribute(like=self._placed(grid.zeros(), 0))
+        # For each axis an array that holds it whole; axes of one process grid share theirs.
+        ranks = _process_grids(grid)
+        kept = {chosen: grid.zeros().redistribute(ranks=chosen) for chosen in ranks}
+        self._modes = [kept[chosen] for chosen in ranks]
+        self._inverse = self._reciprocals(grid).redistribute(like=self._modes[0])
 
     def solve(self, rhs: da.DistArray, out: da.DistArray) -> None:
         """Put the solution of zero mean into `out`; the mean of `rhs` is dropped. Collective."""
-        modes = rhs
-        for axis in range(rhs.ndim - 1, 0, -1):
-            modes = da.map_along(self._placed(modes, axis), axis, self._forward[axis])
-        modes = da.map_along(self._placed(modes, 0), 0, self._divide)
+        held = rhs
+        for axis in reversed(range(1, rhs.ndim)):
+            held = self._map(held, axis, self._forward[axis])
+        held = self._map(held, 0, self._divide)
         for axis in range(1, rhs.ndim):
-            modes = da.map_along(self._placed(modes, axis), axis, self._backward[axis])
-        out[...] = modes
+            held = self._map(held, axis, self._backward[axis])
+        out[...] = held
 
-    def _placed(self, modes: da.DistArray, axis: int) -> da.DistArray:
-        """The same values with `axis` whole on every rank."""
-        if modes.ranks == self._ranks[axis]:
-            return modes
-        return modes.redistribute(ranks=self._ranks[axis])
+    def _map(
+        self, held: da.DistArray, axis: int, function: Callable[[Array], Array]
+    ) -> da.DistArray:
+        """Apply a function to lines along `axis`, on the ranks that hold them whole."""
+        target = self._modes[axis]
+        if held.ranks != target.ranks:
+            target[...] = held
+            held = target
+        return da.map_along(held, axis, function, out=target)
 
     def _divide(self, block: Array) -> Array:
         """Transform the first axis of a block, divide by the eigenvalues and transform back."""
