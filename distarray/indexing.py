@@ -19,6 +19,7 @@ from distarray.decomposition import Decomposition
 from distarray.elementwise import is_array, local_operand, same_placement
 from distarray.errors import ArrayError, IndexingError, UnsupportedError, shown
 from distarray.pending import Pending
+from distarray.placement import move
 from distarray.redistribute import redistribute
 from distarray.topology import Topology
 from distarray.transfer import Selection, Stride
@@ -214,7 +215,11 @@ def _put_array(array: DistArray, components: Along, along: Along, value: Any) ->
             f"{array!r}; "
             "both need the same shape."
         )
-    if value.size:
+    if not value.size:
+        return
+    if _whole(along, array.layout.points) and not array.component_prefix + components:
+        move(value, array)  # by a plan that the grid keeps
+    else:
         redistribute(
             value.block,
             array.block,

@@ -13,7 +13,7 @@ import numpy as np
 
 from distarray.arguments import fewer_ranks, host_values, require_function
 from distarray.decomposition import Decomposition, factorisations
-from distarray.elementwise import is_array, require_array
+from distarray.elementwise import is_array, require_array, same_placement
 from distarray.errors import ArrayError, shown
 from distarray.redistribute import Redistribution
 from distarray.topology import Topology
@@ -156,7 +156,13 @@ def _agreement(grid: Sequence[int], ranks: Sequence[int]) -> int:
     return sum(a == b > 1 for a, b in zip(grid, ranks, strict=True))
 
 
-def map_along(array: DistArray, axis: int | str, function: Callable[[HostArray], Any]) -> DistArray:
+def map_along(
+    array: DistArray,
+    axis: int | str,
+    function: Callable[[HostArray], Any],
+    *,
+    out: DistArray | None = None,
+) -> DistArray:
     """Apply a function to blocks that are whole along an axis. Collective.
 
     Parameters
@@ -167,6 +173,8 @@ def map_along(array: DistArray, axis: int | str, function: Callable[[HostArray],
     function : callable
         Gets a host array with this rank's part, components first, and returns one of the same
         shape; its element type may differ. It is not called on ranks that own nothing.
+    out : DistArray, optional
+        Takes the result, cast to its dtype; placed so that the axis is whole, as the result is.
 
     Returns
     -------
@@ -177,7 +185,7 @@ def map_along(array: DistArray, axis: int | str, function: Callable[[HostArray],
     Raises
     ------
     ArrayError
-        The function changed the shape, or returned what is no number.
+        The function changed the shape, or returned what is no number; `out` is placed otherwise.
 
     Examples
     --------
@@ -191,6 +199,8 @@ def map_along(array: DistArray, axis: int | str, function: Callable[[HostArray],
     number = _axis_number(array, axis)
     depth = len(array.components)
     source = array if number < depth else local_along(array, (number - depth,))
+    if out is not None:
+        _require_target(out, source, array, number)
     block = np.ascontiguousarray(array.block.backend.to_host(source._owned))
     values = block
     if block.size:
@@ -200,13 +210,23 @@ def map_along(array: DistArray, axis: int | str, function: Callable[[HostArray],
             f"The function of map_along changed the shape of a block of {array!r}; return values "
             "of the shape it is given."
         )
-    dtype = values.dtype
-    if source.decomposition.size < source.communicator.size:
+    dtype = values.dtype if out is None else out.dtype
+    if out is None and source.decomposition.size < source.communicator.size:
         dtype = np.dtype(source.communicator.bcast(dtype.str))
-    result = source._like(dtype)
+    result = source._like(dtype) if out is None else out
     result._owned[...] = array.block.backend.asarray(values.astype(dtype, copy=False))
     result._written()
     return result
+
+
+def _require_target(out: DistArray, source: DistArray, array: DistArray, axis: int) -> None:
+    """An error unless `out` lies as `source` does: as `array` with an axis made whole."""
+    require_array(out, "map_along")
+    if out.shape != source.shape or not same_placement(out, source):
+        raise ArrayError(
+            f"{out!r} cannot take what map_along makes of {array!r} along axis {axis}; place it as "
+            "that result is, or leave out= away."
+        )
 
 
 def _axis_number(array: DistArray, axis: int | str) -> int:

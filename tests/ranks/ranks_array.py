@@ -266,6 +266,14 @@ def test_map_along() -> None:
             found = da.map_along(u, axis, lambda block, axis=axis: np.cumsum(block, axis))
             assert_array_equal(found.gather(), np.cumsum(values, axis))
             assert_array_equal(found.redistribute(like=u).gather(), np.cumsum(values, axis))
+            kept = found.copy()
+            kept.fill(0.0)
+            assert da.map_along(u, axis, np.negative, out=kept) is kept
+            assert_array_equal(kept.gather(), -values)
+            kept[...] = u  # the axis whole, by a plan that is kept
+            u[...] = da.map_along(kept, axis, np.negative, out=kept)
+            assert_array_equal(u.gather(), -values)
+            u[...] = values
         found = da.map_along(u, "y", lambda block: block.astype(np.complex64) * 1j)
         assert found.dtype == np.complex64
         assert_array_equal(found.gather(), (values * 1j).astype(np.complex64))
