@@ -33,7 +33,7 @@ class CpuBackend:
         self,
         components: tuple[int, ...],
         shape: tuple[int, ...],
-        halo: tuple[int, ...],  # noqa: ARG002  (the protocol's; other devices align the owned part)
+        halo: tuple[int, ...],
         dtype: np.dtype[Any],
     ) -> Array:
         """Zeroed memory for one block, shape components + shape; see `Backend.allocate`. Local.
