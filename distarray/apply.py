@@ -319,8 +319,8 @@ class StencilKernel:
             if isinstance(value, abstract) and (kind is not int or _FIRST <= value <= _LAST):
                 return kind(value), kind
         raise StencilError(
-            f"Kernel {self.name} got {name}={shown(value)}, but a scalar must be a number, an "
-            "integer one of at most 64 bits; pass one, or an array as a positional argument."
+            f"Kernel {self.name} got {name}={shown(value)}, but a scalar must be a number; pass "
+            "one, or an array as a positional argument."
         )
 
     # ---- tracing

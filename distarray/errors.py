@@ -17,13 +17,19 @@ def shown(value: Any) -> str:
     Numbers, texts and small sequences of them as they are written; of anything else its type, since
     how it is written may name an address.
     """
-    plain = (bool, int, float, complex, str, bytes, type(None))
-    items = value if isinstance(value, list | tuple) else (value,)
-    if all(isinstance(item, plain) for item in items):
+    if _is_plain(value):
         text = repr(value)
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     name = type(value).__name__
+    if name == "ndarray":
+        return f"an array of {value.dtype}"
     return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, bool | int | float | complex | str | bytes | None)
 
 
 class DistArrayError(Exception):

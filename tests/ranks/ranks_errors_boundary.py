@@ -1,0 +1,208 @@
+"""Boundary conditions that do not fit."""
+
+from __future__ import annotations
+
+import distarray as da
+from tests.ranks.refusals import refuse
+
+RANKS = (1, 3)
+
+
+def test_conditions() -> None:
+    refuse(
+        da.BoundaryError,
+        {
+            'da.Dirichlet("a")': (
+                "A value of Dirichlet must be a number, an array over the face, a function "
+                "f(t, *coords) or a sequence of these for components, not 'a'."
+            ),
+            "da.Dirichlet(None)": (
+                "A value of Dirichlet must be a number, an array over the face, a function "
+                "f(t, *coords) or a sequence of these for components, not None."
+            ),
+            "da.Dirichlet(object())": (
+                "A value of Dirichlet must be a number, an array over the face, a function "
+                "f(t, *coords) or a sequence of these for components, not an object."
+            ),
+            'da.Dirichlet([1, "a"])': (
+                "A value of Dirichlet must be a number, an array over the face, a function "
+                "f(t, *coords) or a sequence of these for components, not 'a'."
+            ),
+            'da.Dirichlet(np.array(["a"]))': (
+                "A value of Dirichlet must be a number, an array over the face, a function "
+                "f(t, *coords) or a sequence of these for components, not an array of <U1."
+            ),
+            'da.Robin("a", 0, 0)': (
+                "A value of Robin must be a number, an array over the face, a function f(t, "
+                "*coords) or a sequence of these for components, not 'a'."
+            ),
+            "da.Symmetry(2)": (
+                "The sign of Symmetry must be 1 or -1, or a sequence of these for "
+                "components, not 2."
+            ),
+            'da.Symmetry("a")': (
+                "A value of Symmetry must be a number, an array over the face, a function "
+                "f(t, *coords) or a sequence of these for components, not 'a'."
+            ),
+            "da.Symmetry([1, 0])": (
+                "The sign of Symmetry must be 1 or -1, or a sequence of these for "
+                "components, not (1, 0)."
+            ),
+            "da.Extrapolate(-1)": (
+                "The degree of Extrapolate must be an integer of at least 0, not -1."
+            ),
+            "da.Extrapolate(1.5)": (
+                "The degree of Extrapolate must be an integer of at least 0, not 1.5."
+            ),
+            "da.Extrapolate(True)": (
+                "The degree of Extrapolate must be an integer of at least 0, not True."
+            ),
+            "da.Piecewise(3, da.Dirichlet(0), da.Dirichlet(1))": (
+                "The mask of Piecewise must be a function of the face coordinates, not 3."
+            ),
+            "da.Piecewise(lambda *x: True, 3, da.Dirichlet(1))": (
+                "Piecewise takes boundary conditions such as da.Dirichlet(0.0) or "
+                "da.Neumann(0.0), not 3."
+            ),
+            "da.Custom(3)": (
+                "The kernel of Custom must be a function or a da.stencil kernel, not 3."
+            ),
+            "da.Custom(lambda u: None, 3)": (
+                "The arrays of Custom must be DistArrays, not int; give numbers as defaults "
+                "of keyword-only parameters of the kernel."
+            ),
+        },
+    )
+
+
+def test_sides() -> None:
+    refuse(
+        da.BoundaryError,
+        {
+            "grid.zeros(boundary=3)": (
+                "boundary= takes a mapping from sides to conditions, as in {'x-': "
+                "da.Dirichlet(0.0)}, not 3."
+            ),
+            "grid.zeros(boundary=[da.Dirichlet(0.0)])": (
+                "boundary= takes a mapping from sides to conditions, as in {'x-': "
+                "da.Dirichlet(0.0)}, not a list."
+            ),
+            'grid.zeros(boundary={"x": 0.0})': (
+                "Side x- takes boundary conditions such as da.Dirichlet(0.0) or "
+                "da.Neumann(0.0), not 0.0."
+            ),
+            'grid.zeros(boundary={"x": None})': (
+                "Side x- takes boundary conditions such as da.Dirichlet(0.0) or "
+                "da.Neumann(0.0), not None."
+            ),
+            'grid.zeros(boundary={"q": da.Dirichlet(0.0)})': (
+                "The array has no side 'q'; name an axis of x, y for both of its sides, or "
+                "one side as in 'x-' or 'x+'."
+            ),
+            "grid.zeros(boundary={3: da.Dirichlet(0.0)})": (
+                "The array has no side 3; name an axis of x, y for both of its sides, or one "
+                "side as in 'x-' or 'x+'."
+            ),
+            'grid.zeros(boundary={"x*": da.Dirichlet(0.0)})': (
+                "The array has no side 'x*'; name an axis of x, y for both of its sides, or "
+                "one side as in 'x-' or 'x+'."
+            ),
+            'periodic.zeros(boundary={"x": da.Dirichlet(0.0)})': (
+                "Axis 'x' is periodic and takes no boundary condition (got one for 'x'); "
+                "remove the condition or make the axis not periodic."
+            ),
+            'u.boundary["q"]': (
+                "The array has no side 'q'; name an axis of x, y for both of its sides, or "
+                "one side as in 'x-' or 'x+'."
+            ),
+            'u.boundary.__setitem__("q", da.Dirichlet(0))': (
+                "The array has no side 'q'; name an axis of x, y for both of its sides, or "
+                "one side as in 'x-' or 'x+'."
+            ),
+            'u.boundary.__setitem__("x", 3)': (
+                "Side x- takes boundary conditions such as da.Dirichlet(0.0) or "
+                "da.Neumann(0.0), not 3."
+            ),
+            "u.boundary.__setitem__(7, da.Dirichlet(0))": (
+                "The array has no side 7; name an axis of x, y for both of its sides, or one "
+                "side as in 'x-' or 'x+'."
+            ),
+        },
+    )
+    refuse(
+        da.BoundaryError,
+        {
+            'u.boundary["x"]': (
+                "Side 'x' of the array has no condition; assign one or ask with `in`."
+            ),
+            'u.boundary["x-"]': (
+                "Side 'x-' of the array has no condition; assign one or ask with `in`."
+            ),
+            'u.boundary.__delitem__("x-")': (
+                "Side 'x-' of the array has no condition; assign one or ask with `in`."
+            ),
+        },
+    )
+
+
+def test_values_that_do_not_fit_the_array() -> None:
+    refuse(
+        da.BoundaryError,
+        {
+            'grid.zeros(boundary={"x": da.Dirichlet([1, 2])})': (
+                "Dirichlet on x- has the values (1, 2); give a number, a function f(t, "
+                "*coords) or an array of the shape of the face, (8,)."
+            ),
+            'grid.zeros(boundary={"x": da.Dirichlet(np.zeros(3))})': (
+                "Dirichlet on x- has an array of shape (3,); give a number, a function f(t, "
+                "*coords) or an array of the shape of the face, (8,)."
+            ),
+            'grid.zeros(boundary={"x": da.Dirichlet(1j)})': (
+                "Dirichlet on x- has complex values for an array of float64; give real "
+                "values or make the array complex."
+            ),
+            'grid.zeros(dtype=int, boundary={"x": da.Neumann(0.1)})': (
+                "Neumann on x- gives fractions to an array of int64; give whole numbers or "
+                "make the array float."
+            ),
+            'grid.zeros(dtype=int, boundary={"x": da.Dirichlet(float("nan"))})': (
+                "Dirichlet on x- gives fractions to an array of int64; give whole numbers or "
+                "make the array float."
+            ),
+            'grid.zeros(dtype=int, boundary={"x": da.Dirichlet(10**30)})': (
+                "Dirichlet on x- has the values 1000000000000000000000000000000; give a "
+                "number, a function f(t, *coords) or an array of the shape of the face, (8,)."
+            ),
+            'grid.zeros(dtype=bool, boundary={"x": da.Dirichlet(0)})': (
+                "Dirichlet on x- needs arithmetic, which an array of bool has not; use "
+                "Symmetry(1) or Outflow()."
+            ),
+            'grid.zeros(components=3, boundary={"x": da.Dirichlet([1, 2])})': (
+                "Dirichlet on x- has 2 values for 3 components; give one value for all or "
+                "one per component."
+            ),
+            'grid.zeros(components=3, boundary={"x": [da.Dirichlet(1)]})': (
+                "Side x- gets 1 conditions for 3 components; give one for all or one per component."
+            ),
+            'grid.zeros(components=8, boundary={"x": da.Dirichlet(np.zeros(8))})': (
+                "Dirichlet on x- has an array of shape (8,), which fits both the components "
+                "and the face; give values per component as a list."
+            ),
+            'grid.zeros(components=3, boundary={"x": da.Symmetry([1, -1])})': (
+                "Symmetry on x- has 2 values for 3 components; give one value for all or one "
+                "per component."
+            ),
+            'grid.zeros(boundary={"x": da.Symmetry([1, -1])})': (
+                "Symmetry on x- has 2 signs, which only an array with that many components "
+                "takes; give 1 or -1."
+            ),
+            'grid.zeros(boundary={"x": da.Extrapolate(20)})': (
+                "Extrapolate(20) on x- needs 21 points along the axis, which has 9; use "
+                "degree 8 or less."
+            ),
+            'grid.zeros(boundary={"x": da.Robin(0, 0, 0)})': (
+                "Robin on x- has a d + 2 b = 0 with d the distance of a layer from its "
+                "mirror point, so that no layer value satisfies it; change a or b."
+            ),
+        },
+    )
