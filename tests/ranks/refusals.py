@@ -83,10 +83,13 @@ def refuse(
 
 def _message(kind: type[Exception], expression: str, known: dict[str, Any]) -> str:
     with pytest.raises(kind) as caught:
-        found = eval(expression, dict(known))
-        pytest.fail(f"{expression} gave {found!r}")
+        _fail(expression, eval(expression, dict(known)))
     assert isinstance(caught.value, da.DistArrayError), f"{expression}: {caught.value!r}"
     return re.sub(r"\((?:\S+, )?line \d+\)", "(here)", str(caught.value))
+
+
+def _fail(expression: str, found: Any) -> None:
+    pytest.fail(f"{expression} gave {found!r}")
 
 
 @da.stencil
