@@ -123,7 +123,7 @@ if child == 0:
     os._exit(1)
 _, status = os.waitpid(child, 0)
 world.barrier()
-print("children ended with", os.waitstatus_to_exitcode(status))
+print(f"children ended with {os.waitstatus_to_exitcode(status)}")
 """
     result = job(tmp_path, text, n=2)
     assert "all ranks are ended" not in result.stderr
