@@ -34,5 +34,6 @@ if comparison is not None:
 da.log("Largest divergence", flow.max_divergence())
 chosen.output.mkdir(parents=True, exist_ok=True)
 flow.save(chosen.output / "cavity.h5")
-streamlines(flow, chosen.output / "cavity.png")
-da.log("Wrote", chosen.output / "cavity.h5", "and", chosen.output / "cavity.png")
+drawn = streamlines(flow, chosen.output / "cavity.png")
+picture = "and cavity.png" if drawn else "but no picture: pip install matplotlib"
+da.log("Wrote", chosen.output / "cavity.h5", picture)

@@ -41,7 +41,10 @@ def _add_case(parser: argparse.ArgumentParser, case: Case) -> None:
         "--output", type=Path, default=Path(case.name), metavar="DIR",
         help="folder for files (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--reynolds", type=float, metavar="RE", help="1 / viscosity (default: 100)")
+    parser.add_argument(
+        "--reynolds", type=float, default=100.0, metavar="RE",
+        help="1 / viscosity (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--until", type=float, metavar="T", help="time to reach")
     parser.add_argument(
         "--every", type=int, default=0, metavar="STEPS", help="steps between files (default: none)"

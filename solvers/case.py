@@ -14,7 +14,7 @@ class Options:
 
     cells: tuple[int, ...]
     output: Path
-    reynolds: float | None = None
+    reynolds: float = 100.0
     until: float | None = None
     every: int = 0
     advection: Literal["central", "upwind"] = "central"

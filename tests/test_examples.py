@@ -21,7 +21,7 @@ def largest_divergence(text):
 def test_cavity_is_within_the_tolerance(tmp_path):
     """The main job: 64^2, Re = 100, on 8 ranks, against Marchi et al."""
     pytest.importorskip("matplotlib")
-    done = run_ranks("examples/cavity.py", 8, args=["--output", str(tmp_path / "out")], timeout=120)
+    done = run_ranks("examples/cavity.py", 8, args=["--output", str(tmp_path / "out")], timeout=240)
     assert max(deviations(done.stdout)) <= 0.006
     assert largest_divergence(done.stdout) < 1e-12
     last = done.stderr.strip().splitlines()[-1]

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import distarray as da
 from solvers.__main__ import main
 from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
 from solvers.incompressible.plot import streamlines
@@ -64,10 +65,19 @@ def test_comparison_tells_the_largest_deviations():
     assert "u(1/2, y) 0.7500   1.000000   0.500000  -0.500000" in comparison.text()
 
 
-def test_other_flows_have_no_table():
-    assert compare_centre_lines(
-        IncompressibleSolver(IncompressibleConfig(cells=(8, 8), viscosity=0.02))
-    ) is None  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"viscosity": 0.02, "walls": {"y+": (1.0, 0.0)}},
+        {"viscosity": 0.01, "walls": {"y-": (1.0, 0.0)}},
+        {"viscosity": 0.01},
+        {"viscosity": 0.0, "walls": {"y+": (1.0, 0.0)}},
+        {"viscosity": 0.01, "walls": {"y+": (1.0, 0.0)}, "bounds": ((0.0, 2.0), (0.0, 1.0))},
+    ],
+)
+def test_other_flows_have_no_table(options):
+    flow = IncompressibleSolver(IncompressibleConfig(cells=(8, 8), **options))
+    assert compare_centre_lines(flow) is None
 
 
 @pytest.mark.parametrize("cells", [(12, 10), (8, 6, 4)])
@@ -117,6 +127,11 @@ def test_taylor_green_case_prints_the_exact_energy(tmp_path, capsys):
     computed = float(out.split(" at time")[0].split()[-1])
     exact = float(out.split("Exact at the end ")[1].split()[0])
     assert computed == pytest.approx(exact, rel=5e-4)
+
+
+def test_a_reynolds_number_is_above_zero(tmp_path):
+    with pytest.raises(da.SolverError, match=r"received 0\.0"):
+        main(["cavity", "--reynolds", "0", "--output", str(tmp_path)])
 
 
 def test_an_unknown_case_is_refused():

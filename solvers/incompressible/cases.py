@@ -21,7 +21,7 @@ STEADY = 1e-5
 def cavity(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfig:
     """A unit square, or cube, whose wall at y = 1 moves with unit speed in +x."""
     lid = (1.0, *(0.0,) * (len(cells) - 1))
-    return IncompressibleConfig(cells=cells, viscosity=1.0 / reynolds, walls={"y+": lid})
+    return IncompressibleConfig(cells=cells, viscosity=_viscosity(reynolds), walls={"y+": lid})
 
 
 def taylor_green(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfig:
@@ -40,13 +40,13 @@ def taylor_green(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfi
         ),
     }[len(cells)]
     return IncompressibleConfig(
-        cells=cells, viscosity=1.0 / reynolds, bounds=box, periodic=True, initial=initial
+        cells=cells, viscosity=_viscosity(reynolds), bounds=box, periodic=True, initial=initial
     )
 
 
 def run_cavity(options: Options) -> None:
     """March from rest until steady, then compare, save and draw. Collective."""
-    flow = _flow(cavity(options.cells, options.reynolds or 100.0), options)
+    flow = _flow(cavity(options.cells, options.reynolds), options)
     steady = STEADY if options.until is None else None
     flow.run(
         options.until, steady=steady, output=options.output, every=options.every, progress=True
@@ -59,7 +59,7 @@ def run_cavity(options: Options) -> None:
 
 def run_taylor_green(options: Options) -> None:
     """Let the vortices decay, print their energy, save and draw. Collective."""
-    flow = _flow(taylor_green(options.cells, options.reynolds or 100.0), options)
+    flow = _flow(taylor_green(options.cells, options.reynolds), options)
     start = kinetic_energy(flow)
     until = 1.0 if options.until is None else options.until
     flow.run(until, output=options.output, every=options.every, progress=True)
@@ -75,6 +75,14 @@ def kinetic_energy(flow: IncompressibleSolver) -> float:
     return 0.5 * sum(
         float((u * u).mean(reproducible=True)) for u in flow.fields.values() if u.location
     )
+
+
+def _viscosity(reynolds: float) -> float:
+    if not reynolds > 0.0:
+        raise da.SolverError(
+            f"A Reynolds number is above 0, received {reynolds}; give a larger one."
+        )
+    return 1.0 / reynolds
 
 
 def _flow(config: IncompressibleConfig, options: Options) -> IncompressibleSolver:

@@ -66,9 +66,10 @@ class IncompressibleConfig:
     ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if len(self.cells) not in (2, 3):
+        if not isinstance(self.cells, tuple) or len(self.cells) not in (2, 3):
             raise da.SolverError(
-                f"A flow has two or three axes, received cells={self.cells}; give two or three."
+                f"A flow has two or three axes, received cells={self.cells}; give a tuple of two "
+                f"or three numbers."
             )
         if not self.viscosity >= 0.0:
             raise da.SolverError(
@@ -88,7 +89,9 @@ class IncompressibleConfig:
                 f"Measurements are at least 1 step apart, received {self.measure_every}; "
                 f"give 1 or more."
             )
-        for name in ("initial", "force"):
+        if not isinstance(self.periodic, bool):
+            self._check_components("periodic", self.periodic)
+        for name in ("bounds", "initial", "force", "ranks"):
             self._check_components(name, getattr(self, name))
         for side, velocity in self.walls.items():
             self._check_wall(side, velocity)

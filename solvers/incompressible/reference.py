@@ -81,11 +81,17 @@ def published_table(reynolds: float) -> Table | None:
 
 
 def compare_centre_lines(flow: IncompressibleSolver) -> Comparison | None:
-    """Compare a 2-D cavity (unit square, lid speed 1) with the published table, or None.
-    Collective.
+    """Compare a cavity, a unit square whose lid alone moves with speed 1, with its table.
+
+    None for another flow, or for a Reynolds number without a table. Collective.
     """
-    table = published_table(round(1.0 / flow.config.viscosity, 9))
-    if table is None or flow.config.ndim != 2:
+    config = flow.config
+    lid = dict(config.walls) == {"y+": (1.0, 0.0)} and config.force is None
+    unit = tuple(flow.grid.bounds) == ((0.0, 1.0), (0.0, 1.0)) and not any(config.periodic_axes)
+    if not (lid and unit and config.viscosity > 0.0):
+        return None
+    table = published_table(round(1.0 / config.viscosity, 9))
+    if table is None:
         return None
     lines = [centre_line(flow, component) for component in (0, 1)]
     rows = tuple((c, at, value, interpolate(*lines[c], at)) for c, at, value in table.rows)

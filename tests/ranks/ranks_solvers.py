@@ -19,6 +19,10 @@ BOX = IncompressibleConfig(
     measure_every=4,
 )
 
+NARROW = IncompressibleConfig(
+    cells=(16, 3), viscosity=0.05, walls={"x-": (0.0, 1.0)}, measure_every=4
+)
+
 
 def state(config, **options):
     flow = IncompressibleSolver(config, **options)
@@ -62,6 +66,10 @@ def test_cavity_has_the_same_bits():
 
 def test_box_has_the_same_bits():
     compare(BOX)
+
+
+def test_a_box_narrower_than_the_ranks_has_the_same_bits():
+    compare(NARROW)
 
 
 def test_restart_on_other_ranks_has_the_same_bits(folder):
