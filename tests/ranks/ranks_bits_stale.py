@@ -1,7 +1,7 @@
 """No stale halo, ever: kernels, writes, conditions and times in any order give NumPy's values.
 
-A sequence of random actions, the same on all ranks, changes two arrays; after each the whole state
-is compared.
+A sequence of random actions, the same on all ranks, changes two arrays; what
+a kernel wrote is compared.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from tests.ranks.bits import (
 )
 
 SHAPE = (17, 13)
-ACTIONS = 30
+
+#: How often each action of `act` is taken: mostly kernels, seldom new conditions.
+WEIGHTS = (0.2, 0.2, 0.2, 0.12, 0.1, 0.04, 0.04, 0.1)
 
 
 @da.stencil
 def near(U: Any, v: Any) -> None:
-    v[0, 0] = U[0][1, 0] - 0.5 * U[0][0, -1] + 0.25 * v[0, 0]
+    v[0, 0] = U[0][1, 0] - 0.5 * U[0][-1, 1] + 0.25 * v[0, 0]
 
 
 @da.stencil
@@ -59,7 +61,7 @@ class State:
 
     def near(self) -> None:
         u = self.layers(self.U[0], dirichlet(self.wall))
-        self.v = u(1, 0) - 0.5 * u(0, -1) + 0.25 * self.v
+        self.v = u(1, 0) - 0.5 * u(-1, 1) + 0.25 * self.v
 
     def far(self) -> None:
         u, w = (self.layers(part, dirichlet(self.wall)) for part in self.U)
@@ -109,7 +111,9 @@ def test_any_order_of_actions() -> None:
             u = put(grid, state.U, components=2, boundary={"x": da.Dirichlet(state.wall)})
             rising = da.Neumann(lambda t, x, y: 0.5 * t)
             v = put(grid, state.v, boundary={"x": rising})
-            for number in rng.integers(8, size=ACTIONS):
+            for number in rng.choice(8, size=60, p=WEIGHTS):
                 act(int(number), state, u, v, rng)
-                same(u, state.U)
-                same(v, state.v)
+                if number in (0, 1):
+                    same(v, state.v)
+                elif number == 2:
+                    same(u, state.U)
