@@ -65,9 +65,10 @@ class Progress:
         solver = self._solver
         elapsed = max(time.perf_counter() - self._began, 1e-9)
         rate = (solver.step_count - self._first_step) * self._cells / elapsed
+        residual = f"{solver.residual:.3e}" if math.isfinite(solver.residual) else "unknown"
         return (
             f"step {solver.step_count:6d}  time {solver.time:8.4f}  dt {self._dt:.3e}  "
-            f"residual {solver.residual:.3e}  {rate:.2e} cells/s  ETA {self._remaining(elapsed)}"
+            f"residual {residual}  {rate:.2e} cells/s  ETA {self._remaining(elapsed)}"
         )
 
     def _remaining(self, elapsed: float) -> str:
