@@ -1,7 +1,7 @@
 """No stale halo, ever: kernels, writes, conditions and times in any order give NumPy's values.
 
-A sequence of random actions, the same on all ranks, changes two arrays; what
-a kernel wrote is compared.
+A sequence of random actions, the same on all ranks, changes two arrays; what kernels write is
+compared.
 """
 
 from __future__ import annotations
