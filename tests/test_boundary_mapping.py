@@ -312,6 +312,7 @@ def test_functions_and_masks_that_do_not_fit_the_face() -> None:
         run(bc.Piecewise(lambda x, y: y, bc.Outflow(), bc.Outflow())),
     )
     message(
-        "Values of boundary conditions must be numbers, not <U1 (values array('a', dtype='<U1')).",
+        "Values of boundary conditions must be numbers, not an array of <U1; return numbers from "
+        "their functions.",
         run(bc.Dirichlet(lambda t, x, y: "a")),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from distarray.block import Component
 from distarray.boundary.conditions import Condition, Custom, Piecewise
 from distarray.boundary.face import Face, Region
-from distarray.errors import BoundaryError
+from distarray.errors import BoundaryError, shown
 
 
 class ComponentFunction:
@@ -112,6 +112,21 @@ class FaceValue:
         self.function = value if callable(value) else None
         self.constant: Any = None if callable(value) else self._face_array(value)
 
+        if self.constant is not None:
+            self._require_range(self.constant)
+
+    def _require_range(self, values: Any) -> None:
+        """Refuse a value on the face that integers of the array's type cannot hold."""
+        dtype = self.face.layout.dtype
+        if self.kind != "Dirichlet" or dtype.kind not in "iu" or not values.size:
+            return
+        limits, ends = np.iinfo(dtype), (values.real.min(), values.real.max())
+        if not (ends[0] >= limits.min and ends[1] <= limits.max):
+            raise BoundaryError(
+                f"Dirichlet on {self.face.name} has values from {ends[0]} to {ends[1]}, which an "
+                f"array of {dtype} cannot hold; give values from {limits.min} to {limits.max}."
+            )
+
     def _face_array(self, value: Any) -> Any:
         try:
             values = np.asarray(value)
@@ -122,7 +137,7 @@ class FaceValue:
             given = (
                 f"an array of shape {value.shape}"
                 if isinstance(value, np.ndarray)
-                else f"the values {value!r:.60}"
+                else f"the values {shown(value)}"
             )
             raise BoundaryError(
                 f"{self.kind} on {self.face.name} has {given}; give a number, a function f(t, "
@@ -139,14 +154,21 @@ class FaceValue:
         """float64 or complex128 values that broadcast to one layer of the region."""
         if self.function is None:
             return region.pick(self.constant) if self.constant.ndim else self.constant
-        return evaluate(self.function, region, (time,), f"The function of {self.kind}")
+        values = evaluate(self.function, region, (time,), f"The function of {self.kind}")
+        self._require_range(values)
+        return values
 
 
 def evaluate(
     function: Callable[..., Any], region: Region, arguments: tuple[float, ...], what: str
 ) -> Any:
     """A user's function on the coordinates of a region, checked to broadcast to one layer of it."""
-    values = _widest(np.asarray(function(*arguments, *region.coordinates)))
+    given = function(*arguments, *region.coordinates)
+    try:
+        values = np.asarray(given)
+    except ValueError:  # lists of unequal lengths
+        values = np.asarray(None)
+    values = _widest(values)
     try:
         return np.broadcast_to(values, region.plane)
     except ValueError:
@@ -161,8 +183,8 @@ def _widest(values: Any) -> Any:
     """Booleans stay; other numbers in float64 or complex128, in which coefficients are computed."""
     if values.dtype.kind not in "biufc":
         raise BoundaryError(
-            f"Values of boundary conditions must be numbers, not {values.dtype} (values "
-            f"{values!r:.60})."
+            f"Values of boundary conditions must be numbers, not {shown(values)}; return numbers "
+            "from their functions."
         )
     if values.dtype.kind == "b":
         return values

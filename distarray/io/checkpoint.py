@@ -19,8 +19,9 @@ from typing import Any, Self
 
 from distarray.array import DistArray
 from distarray.comm.base import Communicator
-from distarray.errors import FileError
+from distarray.errors import FileError, shown
 from distarray.grid import Grid
+from distarray.io.describe import path_of
 from distarray.io.snapshot import Snapshot, agreed, flush, load, save
 
 _LIST = "latest"
@@ -65,7 +66,7 @@ class Checkpointer:
                 raise FileError(
                     f"Checkpointer needs {name} to be an integer of at least 1, received {value!r}."
                 )
-        self.folder = Path(folder)
+        self.folder = Path(path_of(folder, "Checkpointer"))
         self.every = every
         self.keep = keep
         self._interval: int | None = None  # the multiple of `every` reached by the call before
@@ -113,6 +114,8 @@ class Checkpointer:
         FileError
             There are checkpoints, but none can be read onto this grid.
         """
+        if not isinstance(grid, Grid):
+            raise FileError(f"latest takes a Grid, received {shown(grid)}; pass one.")
         names: list[str] = []
         communicator = grid.communicator
         with agreed(communicator, f"The folder '{self.folder}' cannot be read"):

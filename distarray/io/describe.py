@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from distarray.array import DistArray
-from distarray.errors import FileError
+from distarray.errors import FileError, shown
 from distarray.grid import Grid
 from distarray.io import conditions, plain
 from distarray.io.record import (
@@ -54,6 +55,16 @@ def _alike(grid: Grid, other: Grid) -> bool:
     return grid is other or (
         grid.communicator == other.communicator and grid_record(grid) == grid_record(other)
     )
+
+
+def path_of(path: Any, caller: str) -> str:
+    """A path as text. Local."""
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise FileError(
+            f"{caller} takes a path, received {shown(path)}; give a string or a pathlib.Path."
+        ) from None
 
 
 def _brief(value: Any) -> str:

@@ -155,6 +155,11 @@ def damaged(path: str, what: str) -> FileError:
 
 
 def _reason(error: BaseException) -> str:
+    """What an error says, without the numbers and addresses that HDF5 adds to an operating system's
+    own.
+    """
+    if isinstance(error, OSError) and error.errno:
+        return f"{os.strerror(error.errno)}; check the path, its folder and the free space."
     return str(error.args[0] if isinstance(error, KeyError) and error.args else error).strip("'\"")
 
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm.base import BlockPiece, Communicator
-from distarray.errors import DistArrayError, FileError
+from distarray.errors import DistArrayError, FileError, shown
 from distarray.grid import Grid
 from distarray.io import conditions, hdf5, plain
-from distarray.io.describe import describe, grid_of, grid_record
+from distarray.io.describe import describe, grid_of, grid_record, path_of
 from distarray.io.record import ArrayRecord, FileRecord, batches
 from distarray.regions import Box
 
@@ -92,7 +92,7 @@ def save(
     >>> grid = da.Grid((8, 8))
     >>> da.save("start.h5", {"u": grid.zeros()}, step=0, time=0.0)
     """
-    target = os.fspath(path)
+    target = path_of(path, "save")
     grid = grid_of(arrays)
     communicator = grid.communicator
     with agreed(communicator, f"The file '{target}'"):
@@ -136,10 +136,14 @@ def load(
         The file is missing, damaged, of a newer version or does not fit the grid. The same on all
         ranks.
     """
-    source = os.fspath(path)
+    source = path_of(path, "load")
     if not isinstance(grid, Grid):
         raise FileError(
-            f"load takes a Grid as its second argument, received a {type(grid).__name__}."
+            f"load takes a Grid as its second argument, received {shown(grid)}; pass one."
+        )
+    if names is not None and not isinstance(names, Sequence):
+        raise FileError(
+            f"load takes a list of array names, received names={shown(names)}; pass one."
         )
     communicator = grid.communicator
     record: FileRecord | None = None
@@ -244,10 +248,12 @@ def _choose(path: str, record: FileRecord, names: Sequence[str] | None) -> tuple
     if names is None:
         return record.arrays
     present = {array.name: array for array in record.arrays}
-    for name in names:
+    for name in (names,) if isinstance(names, str) else names:
         if name not in present:
             raise _missing(path, name, present)
-    return tuple(present[name] for name in dict.fromkeys(names))
+    return tuple(
+        present[name] for name in dict.fromkeys((names,) if isinstance(names, str) else names)
+    )
 
 
 def _attributes(path: str, record: FileRecord) -> dict[str, Any]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 import distarray as da
-from tests.ranks.refusals import refuse
+from tests.ranks.refusals import names, refuse
 
 RANKS = (1, 3)
 
@@ -166,8 +170,12 @@ def test_values_that_do_not_fit_the_array() -> None:
                 "make the array float."
             ),
             'grid.zeros(dtype=int, boundary={"x": da.Dirichlet(float("nan"))})': (
-                "Dirichlet on x- gives fractions to an array of int64; give whole numbers or "
-                "make the array float."
+                "Dirichlet on x- has values from nan to nan, which an array of int64 cannot hold; "
+                "give values from -9223372036854775808 to 9223372036854775807."
+            ),
+            'grid.zeros(dtype=np.uint8, boundary={"x": da.Dirichlet(300)})': (
+                "Dirichlet on x- has values from 300.0 to 300.0, which an array of uint8 cannot "
+                "hold; give values from 0 to 255."
             ),
             'grid.zeros(dtype=int, boundary={"x": da.Dirichlet(10**30)})': (
                 "Dirichlet on x- has the values 1000000000000000000000000000000; give a "
@@ -206,3 +214,84 @@ def test_values_that_do_not_fit_the_array() -> None:
             ),
         },
     )
+
+
+def test_custom_conditions() -> None:
+    """Kernels are checked when they are assigned, what they read when it is first filled."""
+    start = "The kernel <lambda> of Custom on x- "
+    refuse(
+        da.BoundaryError,
+        {
+            on_x("da.Custom(lambda b: b.__setitem__((0, 0), b[0, 0]))"): start
+            + "reads b in the layer that it fills; read inside, at offsets of 1 and more.",
+            on_x("da.Custom(lambda b: b.__setitem__((0, 0), b[-1, 0]))"): start
+            + "reads b at offset -1 along x; offsets there count inward from the face, from 0 for "
+            "the layer.",
+            on_x("da.Custom(lambda b: da.reduce.max(b[1, 0]))"): start
+            + "returns a reduction; it may only write the layer.",
+            on_x("da.Custom(lambda b, c: b.__setitem__((0, 0), c[1, 0]), v)"): start
+            + "reads an array of shape (9, 8), which lies on another grid; use arrays of one grid.",
+            on_x("da.Custom(lambda b, c: c.__setitem__((0, 0), b[1, 0]), u)"): start
+            + "writes another array than its first; give that array a condition of its own.",
+            on_x("da.Custom(lambda b, *, r: b.__setitem__((0, 0), r * b[1, 0]))"): start
+            + "has the scalar 'r' without a number as default; give it one, or use the scalar "
+            "'time'.",
+            filled("da.Custom(lambda b: b.__setitem__((0, 0), b[100, 0]))"): (
+                "The condition on x- reads 100 points inward, but the blocks there have $rows "
+                "(ranks=($size, 1)); use fewer ranks along x, more cells or a smaller reach."
+            ),
+            filled("da.Custom(lambda b, c: b.__setitem__((0, 0), c[1, 3]), new)"): (
+                "The Custom condition on x+ reads layers of another array beyond y+, which no "
+                "condition fills; read at offset 0 along y."
+            ),
+        },
+        {"neighbours": neighbours},
+    )
+
+
+def test_functions_whose_values_do_not_fit() -> None:
+    """The faces of y lie on all ranks, which all call the function."""
+    refuse(
+        da.BoundaryError,
+        {
+            filled("da.Dirichlet(lambda t, x, y: 'a')", "y-"): (
+                "Values of boundary conditions must be numbers, not an array of <U1; return "
+                "numbers from their functions."
+            ),
+            filled("da.Dirichlet(lambda t, x, y: 1j)", "y-"): (
+                "Dirichlet on y- has complex values for an array of float64; give real values or "
+                "make the array complex."
+            ),
+            filled("da.Neumann(lambda t, x, y: np.zeros(5))", "y-"): (
+                "The function of Neumann on y- returned shape (5,) for face points of shape "
+                "($rows, 1); return a number or an array that broadcasts to them."
+            ),
+            filled("da.Piecewise(lambda x, y: 3, da.Dirichlet(0), da.Dirichlet(1))", "y-"): (
+                "The mask of Piecewise on y- returned float64; return bool, as a comparison of "
+                "coordinates does."
+            ),
+        },
+        {"neighbours": neighbours},
+    )
+
+
+def test_missing_conditions_are_key_errors_too() -> None:
+    boundary = names()["u"].boundary
+    assert "x-" not in boundary
+    assert boundary.get("x-") is None
+    with pytest.raises(KeyError, match=r"^Side 'x-' of the array has no condition"):
+        boundary["x-"]
+
+
+@da.stencil
+def neighbours(u: Any, new: Any) -> None:
+    new[0, 0] = u[1, 0] + u[-1, 0] + u[0, 1] + u[0, -1]
+
+
+def on_x(condition: str) -> str:
+    return f"grid.zeros(boundary={{'x': {condition}}})"
+
+
+def filled(condition: str, side: str = "x") -> str:
+    """A kernel reads the layers of a condition."""
+    return f"neighbours(grid.zeros(boundary={{'{side}': {condition}}}), new)"

@@ -460,7 +460,7 @@ def test_options_that_are_refused(folder: Path) -> None:
         assert error(lambda options=options: da.save(folder / "a.h5", {"u": u}, **options)) == text
     assert not list(folder.iterdir())
     text = error(lambda: da.load(folder / "a.h5", u))
-    assert text == "load takes a Grid as its second argument, received a DistArray."
+    assert text == "load takes a Grid as its second argument, received a DistArray; pass one."
 
 
 def test_checkpointers_that_are_refused(folder: Path) -> None:
