@@ -8,7 +8,7 @@ stencil                                        kernels traced, analysed, run by 
 backends, comm                                 the device and the ranks, one protocol each
 block, topology, halo, boundary, redistribute  memory of a rank, kept fresh, filled and moved
 array, grid                                    the distributed array and the grid it lives on
-random, linalg, points, apply, iterate, io     what is done with arrays
+random, linalg, points, kernels, iterate, io   what is done with arrays
 cli, testing                                   programs, and helpers for tests
 
 Importing this package initialises neither MPI nor a device.
@@ -17,7 +17,6 @@ Importing this package initialises neither MPI nor a device.
 from typing import TYPE_CHECKING, Any
 
 from distarray import random
-from distarray.apply import StencilKernel, stencil
 from distarray.array import DistArray
 from distarray.array_reductions import (
     begin_all,
@@ -56,6 +55,7 @@ from distarray.errors import (
 )
 from distarray.grid import Grid
 from distarray.iterate import iterate
+from distarray.kernels.apply import StencilKernel, stencil
 from distarray.linalg import begin_dot, begin_norm, dot, norm
 from distarray.logging import log
 from distarray.pending import Pending

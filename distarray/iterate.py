@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.apply import StencilKernel
-from distarray.applyplan import ApplyPlan
 from distarray.arguments import require_function
 from distarray.block import Component
 from distarray.elementwise import require_array
 from distarray.errors import ArrayError, StencilError, shown
+from distarray.kernels.apply import StencilKernel
+from distarray.kernels.plan import ApplyPlan
 from distarray.progress import Progress
 from distarray.regions import Box
 

@@ -19,7 +19,7 @@ from tests.harness import ROOT
 #: Layers from the lowest to the highest. A name stands for a module or a whole package; the longest
 #: name that fits a module counts.
 LAYERS = {
-    "foundation": ("errors", "spans", "progress"),
+    "foundation": ("errors", "spans", "progress", "arraylike"),
     "pure": (
         "regions", "decomposition", "layout", "geometry", "exact", "transfer", "halo", "halo.plan",
         "stencil",
@@ -27,16 +27,13 @@ LAYERS = {
     "machine": ("backends", "comm"),
     "blocks": (
         "block", "topology", "halo.buffers", "halo.exchange", "stencil.compile", "stencil.cache",
-        "boundary", "pending", "reductions", "redistribute", "refresh", "arguments",
+        "boundary", "pending", "reductions", "redistribute", "arguments", "kernels.refresh",
     ),
     "array": (
         "array", "array_reductions", "elementwise", "functions", "indexing", "placement",
     ),
     "grid": ("grid", "profile", "creation", "points"),
-    "uses": (
-        "random", "linalg", "fused", "extents", "kernelreads", "applyplan", "apply", "iterate",
-        "io", "logging",
-    ),
+    "uses": ("random", "linalg", "kernels", "iterate", "io", "logging"),
     "package": ("__init__",),
     "programs": ("cli", "bench", "doctor", "selftest", "testing", "__main__"),
 }  # fmt: skip

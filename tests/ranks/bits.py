@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from distarray.applyplan import OverlapChoice
 from distarray.decomposition import factorisations
+from distarray.kernels.plan import OverlapChoice
 from distarray.testing import wipe_halo
 from tests.ranks.common import SIZE
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import distarray as da
 from distarray import spans
-from distarray.applyplan import ApplyPlan
+from distarray.kernels.plan import ApplyPlan
 from distarray.testing import WatchedCommunicator
 from tests.ranks.bits import advanced, put, random_values, same
 

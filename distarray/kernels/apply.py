@@ -1,6 +1,6 @@
 """Stencil kernels on distributed arrays: where tracing, halos, boundaries and launches meet.
 
-A call looks up, or makes, the plan for its arrays (`applyplan.ApplyPlan`), which then
+A call looks up, or makes, the plan for its arrays (`plan.ApplyPlan`), which then
 
 1. begins to exchange the halo regions that the kernel reads and that are stale;
 2. computes the core, the points whose reads are all owned, in tiles, letting messages progress
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import numpy as np
 
-from distarray.applyplan import ApplyPlan
 from distarray.errors import StencilError, shown
+from distarray.kernels.plan import ApplyPlan
 from distarray.pending import Pending
 from distarray.profile import Profile
 from distarray.stencil import analysis, codegen, probing, tracing

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from distarray.block import Component, HaloReads, reads_of_offsets
 from distarray.errors import StencilError
+from distarray.kernels.refresh import FieldReads
 from distarray.layout import Layout
-from distarray.refresh import FieldReads
 from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read, walk
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ import time as clock
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from distarray import fused, spans
+from distarray import spans
 from distarray.block import Block, Component
-from distarray.extents import extents_of, free_boxes
-from distarray.kernelreads import field_reads
+from distarray.kernels import fused
+from distarray.kernels.extents import extents_of, free_boxes
+from distarray.kernels.reads import field_reads
+from distarray.kernels.refresh import Refresh
 from distarray.pending import Pending, begin
 from distarray.profile import Profile
-from distarray.refresh import Refresh
 from distarray.regions import Box
 from distarray.stencil import compile as compiler
 from distarray.stencil.coverage import (
