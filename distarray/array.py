@@ -18,6 +18,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray import array_reductions, elementwise, functions, indexing, placement
 from distarray.arguments import check_dtype, check_root
+from distarray.arraylike import ArrayMarker, HostArray
 from distarray.block import Block
 from distarray.boundary import Boundary
 from distarray.comm.base import Communicator
@@ -30,11 +31,10 @@ from distarray.topology import Topology
 if TYPE_CHECKING:
     from distarray.grid import Grid
 
-HostArray = np.ndarray[Any, Any]
 Axes = int | Sequence[int] | None
 
 
-class DistArray(NDArrayOperatorsMixin):
+class DistArray(ArrayMarker, NDArrayOperatorsMixin):
     """A NumPy-like array spread over ranks. Made by `Grid` methods, `distarray.zeros`, `asarray`
     and others.
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray import reductions
+from distarray.arraylike import HostArray
 from distarray.decomposition import Decomposition
 from distarray.elementwise import require_array
 from distarray.errors import ArrayError, UnsupportedError, shown
@@ -32,7 +33,6 @@ from distarray.topology import Topology
 if TYPE_CHECKING:
     from distarray.array import DistArray
 
-HostArray = np.ndarray[Any, Any]
 Parts = list[HostArray]
 
 

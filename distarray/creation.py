@@ -27,8 +27,6 @@ from distarray.layout import Layout
 from distarray.redistribute import scatter
 from distarray.topology import Topology
 
-HostArray = np.ndarray[Any, Any]
-
 
 def empty(
     shape: Sequence[int] | int,

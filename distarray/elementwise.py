@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.arguments import host_values
+from distarray.arraylike import HostArray, is_array, is_profile
 from distarray.errors import ArrayError, DistArrayError, UnsupportedError, shown
 from distarray.pending import Pending
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
-
-HostArray = np.ndarray[Any, Any]
 
 _UFUNC_OPTIONS = {"dtype", "casting", "order", "subok"}
 
@@ -68,13 +67,7 @@ def map_values(function: Callable[..., Any], *operands: Any, **options: Any) -> 
 
 
 def _first_array(operands: Sequence[Any]) -> DistArray:
-    # Arrays are told apart by what they have; this module cannot import the class.
-    return next(o for o in operands if is_array(o))  # type: ignore[no-any-return]
-
-
-def is_array(operand: Any) -> bool:
-    """Whether an operand is a DistArray."""
-    return hasattr(operand, "component_prefix")
+    return next(o for o in operands if is_array(o))
 
 
 def _evaluate(
@@ -204,7 +197,7 @@ def local_operand(array: DistArray, operand: Any) -> Any:
         return operand._owned
     if isinstance(operand, Pending):
         return operand.result()
-    if hasattr(operand, "profile_axis"):
+    if is_profile(operand):
         return operand.broadcast_local(array)
     if isinstance(operand, list | tuple) or (isinstance(operand, np.ndarray) and operand.ndim):
         return _local_part(array, host_values(operand, f"What is combined with {array!r}"))

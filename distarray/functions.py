@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from distarray.array_reductions import axes_of
-from distarray.elementwise import is_array, map_array, map_values
+from distarray.arraylike import is_array
+from distarray.elementwise import map_array, map_values
 from distarray.errors import UnsupportedError
 
 if TYPE_CHECKING:

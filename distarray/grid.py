@@ -22,6 +22,7 @@ from distarray.arguments import (
     require_function,
 )
 from distarray.array import DistArray
+from distarray.arraylike import GridMarker, HostArray
 from distarray.backends.base import Backend
 from distarray.block import Block
 from distarray.boundary import Boundary
@@ -37,10 +38,8 @@ from distarray.profile import Profile
 from distarray.redistribute import Redistribution
 from distarray.topology import Topology
 
-HostArray = np.ndarray[Any, Any]
 
-
-class Grid:
+class Grid(GridMarker):
     """A box of cells divided over ranks. Collective.
 
     Parameters

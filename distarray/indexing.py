@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.arguments import check_fits, host_values
+from distarray.arraylike import HostArray, is_array, is_profile
 from distarray.decomposition import Decomposition
-from distarray.elementwise import is_array, local_operand, same_placement
+from distarray.elementwise import local_operand, same_placement
 from distarray.errors import ArrayError, IndexingError, UnsupportedError, shown
 from distarray.pending import Pending
 from distarray.placement import move
@@ -27,7 +28,6 @@ from distarray.transfer import Selection, Stride
 if TYPE_CHECKING:
     from distarray.array import DistArray
 
-HostArray = np.ndarray[Any, Any]
 Along = tuple[Stride | int, ...]
 
 
@@ -55,7 +55,7 @@ def put(array: DistArray, index: Any, value: Any) -> None:
     components, along = entries[:depth], entries[depth:]
     if isinstance(value, Pending):
         value = value.result()
-    distributed = is_array(value) or hasattr(value, "profile_axis")
+    distributed = is_array(value) or is_profile(value)
     if not distributed:
         value = host_values(value, f"Values assigned to {array!r}")
         check_fits(value, array.dtype, f"Values assigned to {array!r}")

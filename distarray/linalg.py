@@ -8,10 +8,9 @@ import numpy as np
 
 from distarray import elementwise, reductions
 from distarray.array import DistArray
+from distarray.arraylike import HostArray
 from distarray.errors import ArrayError
 from distarray.pending import Partial, Pending
-
-HostArray = np.ndarray[Any, Any]
 
 
 def dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Any:

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.comm.base import Communicator, PendingReduction
-
-HostArray = np.ndarray[Any, Any]
 
 #: Reductions under way per communicator; the oldest is completed when another starts.
 RING_SIZE = 32

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.arguments import fewer_ranks, host_values, require_function
+from distarray.arraylike import HostArray, is_array, is_grid
 from distarray.decomposition import Decomposition, factorisations
-from distarray.elementwise import is_array, require_array, same_placement
+from distarray.elementwise import require_array, same_placement
 from distarray.errors import ArrayError, shown
 from distarray.redistribute import Redistribution
 from distarray.topology import Topology
@@ -21,8 +22,6 @@ from distarray.topology import Topology
 if TYPE_CHECKING:
     from distarray.array import DistArray
     from distarray.grid import Grid
-
-HostArray = np.ndarray[Any, Any]
 
 #: Plans with buffers and requests that a grid keeps for transfers it has made.
 KEPT_TRANSFERS = 32
@@ -67,17 +66,17 @@ def move(source: DistArray, target: DistArray) -> None:
 
 
 def _array_like(array: DistArray, like: DistArray | Grid) -> DistArray:
-    if not hasattr(like, "topology"):
+    if not (is_array(like) or is_grid(like)):
         raise ArrayError(
             f"redistribute(like={shown(like)}) is neither array nor grid; pass one of these."
         )
-    grid: Any = like.grid if is_array(like) else like  # type: ignore[union-attr]
+    grid: Any = like.grid if is_array(like) else like
     if like.communicator != array.communicator:
         raise ArrayError(
             f"{array!r} cannot be placed as {like!r}, which lives on another communicator; create "
             "both on one."
         )
-    staggered = like.layout.staggered if is_array(like) else array.layout.staggered  # type: ignore[union-attr]
+    staggered = like.layout.staggered if is_array(like) else array.layout.staggered
     if (
         len(staggered) != like.decomposition.ndim
         or like.decomposition.points(staggered) != array.layout.points

@@ -14,14 +14,12 @@ import numpy as np
 
 from distarray.arguments import check_fits, host_values
 from distarray.array import DistArray
-from distarray.elementwise import is_array
+from distarray.arraylike import HostArray, is_array
 from distarray.errors import ArrayError, shown
 from distarray.geometry import AxisGeometry
 
 if TYPE_CHECKING:
     from distarray.grid import Grid
-
-HostArray = np.ndarray[Any, Any]
 
 #: Along one axis: the two indices around each point, and their weights.
 AxisWeights = tuple[tuple[HostArray, HostArray], tuple[HostArray, HostArray]]

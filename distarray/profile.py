@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.arguments import check_dtype, check_halo, host_values
+from distarray.arraylike import HostArray, ProfileMarker, is_array, is_profile
 from distarray.errors import ArrayError, GridError
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
     from distarray.grid import Grid
 
-HostArray = np.ndarray[Any, Any]
-
-_serial = itertools.count()
-
 _serial = itertools.count()
 
 
-class Profile:
+class Profile(ProfileMarker):
     """A 1-D array along an axis of a grid; made by `grid.profile(axis, values)`, read-only.
 
     Attributes
@@ -129,7 +126,7 @@ def _values(grid: Grid, axis: int, given: Any) -> HostArray:
     if callable(given):
         given = given(grid.geometry[axis].centre_positions(np.arange(cells)))
         given = np.full(cells, given) if np.ndim(given) == 0 else given
-    elif hasattr(given, "gather"):
+    elif is_array(given) or is_profile(given):
         given = given.gather()
     subject = f"Values of a profile along axis {grid.axes[axis]}"
     values: HostArray = np.array(host_values(given, subject, GridError))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.block import Block
 from distarray.comm.base import Communicator, PersistentExchange
 from distarray.errors import ArrayError
@@ -22,7 +23,6 @@ from distarray.transfer import Selection, Share, Stride, TransferPlan
 
 __all__ = ["Redistribution", "Selection", "Stride", "gather", "redistribute", "scatter"]
 
-HostArray = np.ndarray[Any, Any]
 
 #: Basic indices (numbers and slices) of the leading component axes of a block's memory.
 ComponentIndex = tuple[int | slice, ...]

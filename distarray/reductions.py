@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from distarray import exact
+from distarray.arraylike import HostArray
 from distarray.comm.base import Communicator
 from distarray.errors import ArrayError, UnsupportedError
 from distarray.pending import Partial
 
-HostArray = np.ndarray[Any, Any]
 DType = np.dtype[Any]
 Finish = Callable[[Any], Any]
 
