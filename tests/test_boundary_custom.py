@@ -191,15 +191,17 @@ def test_layers_of_another_array() -> None:
         np.testing.assert_array_equal(block.memory[6 + m, 1:-1], -others[5 - m] + others[-1])
 
 
-def test_arrays_read_in_owned_points_only_need_no_refresh() -> None:
+def test_arrays_read_in_owned_points_only_need_no_regions() -> None:
     case = Case((5, 4), (False, True), (False, False), (1, 1))
     (other,) = make_blocks(case, (1, 1), case.values())
 
     def take(u: Any, v: Any) -> None:
         u[0, 0] = v[1, 0]
 
-    boundary = make_boundary(case, (1, 1), {"x": bc.Custom(take, fake_array(other))})
-    assert boundary.other_reads({((), (-1, 0)): (1, 0)}) == []
+    array = fake_array(other)
+    boundary = make_boundary(case, (1, 1), {"x": bc.Custom(take, array)})
+    assert boundary.other_reads({((), (-1, 0)): (1, 0)}) == [(array, {})]
+    assert boundary.other_reads({((), (0, 1)): (0, 1)}) == []
 
 
 def test_component_views_of_other_arrays() -> None:

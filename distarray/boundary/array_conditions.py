@@ -112,20 +112,28 @@ class ArrayConditions:
         part = condition_part(condition, face, self.layout.components[depth:], component[depth:])
         return simple_rule(part, face, component)
 
-    def state(self, time: float | None) -> tuple[Any, ...]:
-        """What the layers depend on besides the block itself; the same on all ranks."""
+    def state(
+        self, time: float | None, within: tuple[ArrayConditions, ...] = ()
+    ) -> tuple[Any, ...]:
+        """What the layers depend on besides the block itself; the same on all ranks.
+
+        Layers and fixed points of other arrays may depend on further arrays and on the time, so
+        their states belong to this one; `within` are those being described, where the arrays of
+        conditions lead back to one of them.
+        """
         now = (self.time if time is None else time) if self.time_dependent else None
-        if not self.arrays:
+        if not self.arrays or any(self is outer for outer in within):
             return self.version, now
-        versions = (
+        within = (*within, self)
+        others = (
             (
                 array.block.serial,
                 array.block.version,
-                getattr(getattr(array, "boundary", None), "version", None),
+                None if array.boundary is None else array.boundary.conditions.state(time, within),
             )
             for array in self.arrays
         )
-        return (self.version, now, *versions)
+        return (self.version, now, *others)
 
     def fix_values(self, block: Block, time: float | None = None) -> None:
         """Set the points on faces that are fixed, where that has not been done at this time."""

@@ -217,11 +217,7 @@ class CustomRule:
 
     @property
     def time_dependent(self) -> bool:
-        names = (name for name, _ in self.program.scalars)
-        return "time" in names or any(
-            getattr(getattr(array, "boundary", None), "time_dependent", False)
-            for array in self.arrays
-        )
+        return any(name == "time" for name, _ in self.program.scalars)
 
     def fixes(self) -> Iterator[tuple[FaceValue, Masks]]:
         return iter(())

@@ -74,11 +74,11 @@ class BoundaryFill:
                 self._updated = conditions.time
             for call in steps.calls:
                 call()
-        self._note(block)
+        self._note(block, time)
 
-    def _note(self, block: Block) -> None:
+    def _note(self, block: Block, time: float | None) -> None:
         """Fills made at another state may have been overwritten: only those of this state count."""
-        state = self._conditions.state(None)
+        state = self._conditions.state(time)
         old, done = block.filled.get("layers", (None, set()))
         if old != state:
             done = set()

@@ -68,26 +68,26 @@ class Boundary(MutableMapping[str, Any]):
         self.update(conditions or {})
 
     def _set(self, conditions: ArrayConditions, prefix: Component) -> None:
-        self._conditions, self._prefix = conditions, prefix
+        self.conditions, self._prefix = conditions, prefix
 
     def view(self, component: Component) -> Boundary:
         """The boundary of a component, sharing its conditions with this one."""
         made = object.__new__(Boundary)
-        made._set(self._conditions, self._prefix + tuple(component))
+        made._set(self.conditions, self._prefix + tuple(component))
         return made
 
     def attach(self, block: Block) -> None:
         """Name the array's block: assignments then make its layers stale and fix points at once.
         Local.
         """
-        self._conditions.block = weakref.ref(block)
-        self._conditions.fix_values(block)
+        self.conditions.block = weakref.ref(block)
+        self.conditions.fix_values(block)
 
     # ---- the mapping
 
     def _faces(self, key: object) -> list[Face]:
         """The one or two faces that a key such as "x-" or "x" names."""
-        conditions = self._conditions
+        conditions = self.conditions
         names = conditions.names
         if isinstance(key, str):
             name, sides = (
@@ -116,14 +116,14 @@ class Boundary(MutableMapping[str, Any]):
             entries.update(self._entries(face, value, self._prefix))
         for place, entry in entries.items():
             if entry is None:
-                self._conditions.entries.pop(place, None)
+                self.conditions.entries.pop(place, None)
             else:
-                self._conditions.entries[place] = entry
-        self._conditions.changed()
+                self.conditions.entries[place] = entry
+        self.conditions.changed()
 
     def _entries(self, face: Face, value: Any, prefix: Component) -> Mapping[RuleKey, Entry | None]:
         """Entries for a condition, or for a sequence with one condition or None per component."""
-        layout = self._conditions.layout
+        layout = self.conditions.layout
         rest = layout.components[len(prefix) :]
         if isinstance(value, list | tuple) and rest:
             if len(value) != rest[0]:
@@ -141,21 +141,21 @@ class Boundary(MutableMapping[str, Any]):
                 for component in components_below(layout, prefix)
             }
         require_condition(value, f"Side {face.name}")
-        return self._conditions.resolve(value, face, prefix)
+        return self.conditions.resolve(value, face, prefix)
 
     def __delitem__(self, key: str) -> None:
         places = [
             place for face in self._faces(key) for place in self._places(face.axis, face.side)
         ]
-        found = [place for place in places if self._conditions.entries.pop(place, None)]
+        found = [place for place in places if self.conditions.entries.pop(place, None)]
         if not found:
             raise MissingConditionError(
                 f"Side {shown(key)} of the array has no condition; assign one or ask with `in`."
             )
-        self._conditions.changed()
+        self.conditions.changed()
 
     def _places(self, axis: int, side: int, component: Component = ()) -> list[RuleKey]:
-        below = components_below(self._conditions.layout, self._prefix + tuple(component))
+        below = components_below(self.conditions.layout, self._prefix + tuple(component))
         return [(axis, side, full) for full in below]
 
     def __getitem__(self, key: str) -> Any:
@@ -174,7 +174,7 @@ class Boundary(MutableMapping[str, Any]):
         """What a face has for the components below `prefix`: a condition, None, or a tuple where
         they differ.
         """
-        layout, entries = self._conditions.layout, self._conditions.entries
+        layout, entries = self.conditions.layout, self.conditions.entries
         below = [
             entries.get((face.axis, face.side, component))
             for component in components_below(layout, prefix)
@@ -199,22 +199,22 @@ class Boundary(MutableMapping[str, Any]):
         if not isinstance(key, str):
             return False
         return any(
-            place in self._conditions.entries
+            place in self.conditions.entries
             for face in self._faces(key)
             for place in self._places(face.axis, face.side)
         )
 
     def __iter__(self) -> Iterator[str]:
         depth = len(self._prefix)
-        sides = {key[:2] for key in self._conditions.entries if key[2][:depth] == self._prefix}
+        sides = {key[:2] for key in self.conditions.entries if key[2][:depth] == self._prefix}
         for axis, side in sorted(sides):
-            yield f"{self._conditions.names[axis]}{'-' if side == LOW else '+'}"
+            yield f"{self.conditions.names[axis]}{'-' if side == LOW else '+'}"
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
-        return bool(self._conditions.entries) and any(True for _ in self)
+        return bool(self.conditions.entries) and any(True for _ in self)
 
     def __repr__(self) -> str:
         return f"Boundary({dict(self.items())!r})"
@@ -229,18 +229,18 @@ class Boundary(MutableMapping[str, Any]):
             A Custom condition that was assigned to more components than this one, or values that do
             not fit.
         """
-        old = self._conditions
+        old = self.conditions
         copied = Boundary(layout, old.axes, old.names)
         for side in self:
             (face,) = self._faces(side)
             self._require_whole_customs(face)
             copied[side] = self._read(face, self._prefix)
-        copied._conditions.time = old.time
+        copied.conditions.time = old.time
         return copied
 
     def _require_whole_customs(self, face: Face) -> None:
         for place in self._places(face.axis, face.side):
-            entry = self._conditions.entries.get(place)
+            entry = self.conditions.entries.get(place)
             if (
                 entry is not None
                 and len(entry.prefix) < len(self._prefix)
@@ -256,35 +256,35 @@ class Boundary(MutableMapping[str, Any]):
 
     def shares(self, other: Boundary) -> bool:
         """Whether both are conditions of one array, as those of its components are. Local."""
-        return self._conditions is other._conditions
+        return self.conditions is other.conditions
 
     @property
     def version(self) -> int:
         """Changed by every assignment, to a number that no boundary had before: a key for plans."""
-        return self._conditions.version
+        return self.conditions.version
 
     @property
     def time_dependent(self) -> bool:
         """Whether layers or fixed points may change with time alone."""
-        return self._conditions.time_dependent
+        return self.conditions.time_dependent
 
     @property
     def time(self) -> float:
         """The time that was used last, 0.0 at first."""
-        return self._conditions.time
+        return self.conditions.time
 
     def covers(self, axis: int, side: int, component: Component = ()) -> bool:
         """Whether the layers beyond a side (-1 or 1) are filled for all components below
         `component`.
         """
         return all(
-            place in self._conditions.entries for place in self._places(axis, side, component)
+            place in self.conditions.entries for place in self._places(axis, side, component)
         )
 
     def fixed(self, axis: int, side: int, component: Component = ()) -> bool:
         """Whether all points lying on a side are fixed, for all components below `component`."""
-        self._conditions.require_points()
-        rules = self._conditions.rules
+        self.conditions.require_points()
+        rules = self.conditions.rules
         return all(
             place in rules and rules[place].fixes_all
             for place in self._places(axis, side, component)
@@ -296,31 +296,32 @@ class Boundary(MutableMapping[str, Any]):
 
         One box, except where a Piecewise condition fixes some points of a face.
         """
-        self._conditions.require_points()
-        return free_boxes(self._conditions, block, self._prefix + tuple(component))
+        self.conditions.require_points()
+        return free_boxes(self.conditions, block, self._prefix + tuple(component))
 
     def closure(self, reads: HaloReads) -> HaloReads:
         """Halo regions, wider or more than `reads`, that the fills for these reads need. The same
         on all ranks.
         """
-        closed = self._conditions.closed(reads)
+        closed = self.conditions.closed(reads)
         return {key: widths for key, widths in closed.items() if reads.get(key) != widths}
 
     def other_reads(self, reads: HaloReads) -> list[tuple[Any, HaloReads]]:
         """Other arrays of Custom conditions with the halo regions that the fills for `reads` need
         of them.
 
-        They must be fresh, boundary layers included, before the fill is run. Arrays that are read
-        in owned points only are left out. The same on all ranks.
+        They must be fresh, boundary layers included, and have their points on faces fixed at the
+        time of the fill before it is run. No regions where owned points suffice. The same on all
+        ranks.
         """
-        return self._conditions.others(reads)
+        return self.conditions.others(reads)
 
     def plan(self, block: Block, reads: HaloReads) -> BoundaryFill:
         """Prepare the fill of the layers that `reads` touch. Local, but made on all ranks alike.
 
         Plan anew when `version` has changed.
         """
-        return BoundaryFill(self._conditions, block, self._conditions.closed(reads))
+        return BoundaryFill(self.conditions, block, self.conditions.closed(reads))
 
     def fix_values(self, block: Block, time: float | None = None) -> None:
         """Set the points on faces that Dirichlet conditions fix, in halo copies too. Local, cheap
@@ -328,7 +329,7 @@ class Boundary(MutableMapping[str, Any]):
 
         To be called after every collective write, and at a new time before halos are exchanged.
         """
-        self._conditions.fix_values(block, time)
+        self.conditions.fix_values(block, time)
 
 
 def _has_custom(condition: Condition) -> bool:

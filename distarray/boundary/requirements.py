@@ -63,7 +63,9 @@ def closed(rules: Mapping[RuleKey, Rule], reads: HaloReads, ndim: int) -> HaloRe
 def others(
     rules: Mapping[RuleKey, Rule], needed: HaloReads, ndim: int
 ) -> list[tuple[Any, HaloReads]]:
-    """Halo regions of other arrays that fills read, for reads that are already closed."""
+    """Other arrays that fills read, with their halo regions (none where owned points suffice), for
+    reads that are already closed.
+    """
     found: dict[int, tuple[Any, HaloReads]] = {}
     for key, widths in needed.items():
         for axis in range(ndim):
@@ -72,7 +74,7 @@ def others(
                     _, reads = found.setdefault(id(want.source.array), (want.source.array, {}))
                     for region, region_widths in regions(want, key[1], widths):
                         _widen(reads, (want.source.component, region), region_widths)
-    return [(array, reads) for array, reads in found.values() if reads]
+    return list(found.values())
 
 
 def _wants(
