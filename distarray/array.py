@@ -21,11 +21,11 @@ from distarray.arguments import check_dtype, check_root
 from distarray.arraylike import ArrayMarker, HostArray
 from distarray.block import Block
 from distarray.boundary import Boundary
+from distarray.collect import gather
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
 from distarray.errors import ArrayError, BackendError, UnsupportedError, shown
 from distarray.layout import Layout
-from distarray.redistribute import gather
 from distarray.topology import Topology
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from distarray.arguments import (
 )
 from distarray.array import DistArray
 from distarray.block import Block
+from distarray.collect import scatter
 from distarray.comm import default as communicator_for
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
 from distarray.errors import ArrayError, shown
 from distarray.grid import Grid
 from distarray.layout import Layout
-from distarray.redistribute import scatter
 from distarray.topology import Topology
 
 

@@ -35,7 +35,6 @@ from distarray.geometry import AxisGeometry
 from distarray.layout import Layout
 from distarray.points import Points
 from distarray.profile import Profile
-from distarray.redistribute import Redistribution
 from distarray.topology import Topology
 
 
@@ -157,8 +156,6 @@ class Grid(GridMarker):
         self.local_slices = owned.slices()
         self.local_shape = owned.shape
         self._divided: dict[tuple[int, ...], Grid] = {}
-        #: Plans of transfers between process grids, kept by `placement`.
-        self.transfers: dict[Any, Redistribution] = {}
         self._relations: weakref.WeakKeyDictionary[Grid, int | None] = weakref.WeakKeyDictionary()
 
     def _derive(

@@ -21,7 +21,6 @@ from distarray.elementwise import local_operand, same_placement
 from distarray.errors import ArrayError, IndexingError, UnsupportedError, shown
 from distarray.pending import Pending
 from distarray.placement import move
-from distarray.redistribute import redistribute
 from distarray.topology import Topology
 from distarray.transfer import Selection, Stride
 
@@ -191,13 +190,8 @@ def _part(array: DistArray, components: Along, along: Along) -> DistArray:
     )
     result = array._place(layout, Topology(decomposition, array.communicator))
     if result.size:
-        redistribute(
-            array.block,
-            result.block,
-            array.communicator,
-            selection=Selection(along, tuple(Stride(0, 1, count) for count in counts)),
-            source_component=(*array.component_prefix, *_slices(components)),
-        )
+        dense = tuple(Stride(0, 1, count) for count in counts)
+        move(array, result, Selection(along, dense), source_component=_slices(components))
     return result
 
 
@@ -217,17 +211,8 @@ def _put_array(array: DistArray, components: Along, along: Along, value: Any) ->
         )
     if not value.size:
         return
-    if _whole(along, array.layout.points) and not array.component_prefix + components:
-        move(value, array)  # by a plan that the grid keeps
-    else:
-        redistribute(
-            value.block,
-            array.block,
-            array.communicator,
-            selection=Selection(tuple(Stride(0, 1, count) for count in _counts(along)), along),
-            source_component=value.component_prefix,
-            target_component=(*array.component_prefix, *_slices(components)),
-        )
+    dense = tuple(Stride(0, 1, count) for count in _counts(along))
+    move(value, array, Selection(dense, along), target_component=_slices(components))
 
 
 def _put_local(array: DistArray, components: Along, along: Along, values: Any) -> None:

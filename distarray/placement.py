@@ -5,6 +5,7 @@ some axes.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,18 +14,20 @@ import numpy as np
 
 from distarray.arguments import fewer_ranks, host_values, require_function
 from distarray.arraylike import HostArray, is_array, is_grid
+from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition, factorisations
 from distarray.elementwise import require_array, same_placement
 from distarray.errors import ArrayError, shown
-from distarray.redistribute import Redistribution
+from distarray.redistribute import ComponentIndex, KeptRedistributions, Redistribution
 from distarray.topology import Topology
+from distarray.transfer import Selection
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
     from distarray.grid import Grid
 
-#: Plans with buffers and requests that a grid keeps for transfers it has made.
-KEPT_TRANSFERS = 32
+#: What each communicator has moved before, to be moved again without planning.
+_kept: weakref.WeakKeyDictionary[Communicator, KeptRedistributions] = weakref.WeakKeyDictionary()
 
 
 def redistributed(
@@ -37,32 +40,49 @@ def redistributed(
         target = _array_on(array, array.grid.divided(ranks))
     else:
         target = _plain_array(array, ranks)
-    move(array, target)
+    if array.size:
+        move(array, target)
     target.name = array.name
     target._take_conditions(array)
     target._written()
     return target
 
 
-def move(source: DistArray, target: DistArray) -> None:
-    """Move the values between arrays of one shape; grids keep the plans of their transfers.
-    Collective.
+def move(
+    source: DistArray,
+    target: DistArray,
+    selection: Selection | None = None,
+    *,
+    source_component: ComponentIndex = (),
+    target_component: ComponentIndex = (),
+) -> None:
+    """Move values between arrays, all or a selection, by a plan that is kept. Collective.
+
+    Components are indices below those that the arrays, as views, select themselves.
     """
-    if source.size == 0:
-        return
-    key = (source.block.layout, source.component_prefix, target.block.layout)
-    kept: dict[Any, Redistribution] = {} if source.grid is None else source.grid.transfers
-    transfer = kept.get(key)
-    if transfer is None:
-        if len(kept) >= KEPT_TRANSFERS:
-            kept.clear()
-        transfer = kept[key] = Redistribution(
-            source.block.layout,
-            target.block.layout,
-            source.communicator,
-            source_component=source.component_prefix,
-        )
-    transfer.run(source.block, target.block)
+    communicator = source.communicator
+    given, taken = source.block.layout, target.block.layout
+    giving = (*source.component_prefix, *source_component)
+    taking = (*target.component_prefix, *target_component)
+    kept = _kept.get(communicator)
+    if kept is None:
+        kept = _kept[communicator] = KeptRedistributions()
+    kept.get(
+        (given, _hashable(giving), taken, _hashable(taking), selection),
+        lambda: Redistribution(
+            given,
+            taken,
+            communicator.rank,
+            selection=selection,
+            source_component=giving,
+            target_component=taking,
+        ),
+    ).run(source.block, target.block, communicator)
+
+
+def _hashable(component: ComponentIndex) -> tuple[Any, ...]:
+    # Slices can be hashed from Python 3.12 on.
+    return tuple((c.start, c.stop, c.step) if isinstance(c, slice) else c for c in component)
 
 
 def _array_like(array: DistArray, like: DistArray | Grid) -> DistArray:
@@ -121,7 +141,8 @@ def local_along(array: DistArray, axes: Sequence[int]) -> DistArray:
         if array.grid is not None
         else _plain_array(array, chosen)
     )
-    move(array, target)
+    if array.size:
+        move(array, target)
     return target
 
 

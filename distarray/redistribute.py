@@ -1,19 +1,17 @@
-"""Values moved between two placements of the same points, to one rank and from one rank.
+"""Values moved between two placements of the same points.
 
 `transfer` plans who shares what with whom; here the plan is carried out with one message per pair
-of ranks, in kept buffers. A host array is gathered to one rank, or scattered from one, in rounds of
-limited size, so that the collecting rank needs little more memory than the array itself.
+of ranks, in kept buffers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 
-from distarray.arraylike import HostArray
 from distarray.block import Block
 from distarray.comm.base import Communicator, PersistentExchange
 from distarray.errors import ArrayError
@@ -21,27 +19,23 @@ from distarray.layout import Layout
 from distarray.regions import Box
 from distarray.transfer import Selection, Share, Stride, TransferPlan
 
-__all__ = ["Redistribution", "Selection", "Stride", "gather", "redistribute", "scatter"]
-
-
 #: Basic indices (numbers and slices) of the leading component axes of a block's memory.
 ComponentIndex = tuple[int | slice, ...]
 
-#: Pairs of views of equal shape (or one that broadcasts): values go from the second to the first.
-_Copies = list[tuple[Any, Any]]
-
-#: Bytes that one round of a gather or scatter moves at least, if there are as many.
-_ROUND = 1 << 26
+#: Redistributions kept to be run again: how many, and how many bytes of buffers in all.
+_MOST_KEPT, _MOST_BYTES = 64, 1 << 28
 
 
 class Redistribution:
     """A transfer between two layouts with kept buffers and requests. Creation is Local.
 
+    It names no block, so that it may be kept while the arrays come and go.
+
     Parameters
     ----------
     source, target : Layout
-    communicator : Communicator
-        Its ranks hold the blocks of both layouts.
+    rank : int
+        This rank of the communicator whose ranks hold the blocks of both layouts.
     selection : Selection, optional
         Default: every point to the point of the same index.
     source_component, target_component : tuple of int or slice
@@ -58,7 +52,7 @@ class Redistribution:
         self,
         source: Layout,
         target: Layout,
-        communicator: Communicator,
+        rank: int,
         *,
         selection: Selection | None = None,
         source_component: ComponentIndex = (),
@@ -70,35 +64,42 @@ class Redistribution:
         self._source = _Side(source, selection.source, source_component)
         self._target = _Side(target, selection.target, target_component)
         self._source.require_components_of(self._target)
-        plan = TransferPlan.build(source, target, selection, communicator.rank)
-        self._sends = [share for share in plan.sends if share.rank != communicator.rank]
-        self._receives = [share for share in plan.receives if share.rank != communicator.rank]
-        self._own = [share for share in plan.sends if share.rank == communicator.rank]
-        self._communicator = communicator
+        plan = TransferPlan.build(source, target, selection, rank)
+        self._sends = [share for share in plan.sends if share.rank != rank]
+        self._receives = [share for share in plan.receives if share.rank != rank]
+        self._own = [share for share in plan.sends if share.rank == rank]
         self._exchange: PersistentExchange | None = None
-        self._bound: tuple[int, int] | None = None
 
-    def run(self, source: Block, target: Block) -> None:
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its buffers on this rank, once it has run."""
+        shapes = (self._source.shape(share.box) for share in (*self._sends, *self._receives))
+        return sum(map(math.prod, shapes)) * self._source.layout.dtype.itemsize
+
+    def run(self, source: Block, target: Block, communicator: Communicator) -> None:
         """Move the values. Collective over the ranks concerned.
 
         Source and target may be the same block. Values are cast to the target's dtype. The caller
         notes the write by `target.changed()`.
         """
-        exchange = self._prepared(source)
-        self._bind(source, target)
-        _carry_out(self._packing)
+        exchange = self._prepared(source, communicator)
+        for share, sent in zip(self._sends, self._sent, strict=True):
+            sent[...] = self._source.view(source, share.box)
         request = exchange.start()
-        for memory, values in self._local:
-            memory[...] = values.copy() if source is target else values
+        for share in self._own:
+            values = self._source.view(source, share.box)
+            into = self._target.view(target, share.box)
+            into[...] = values.copy() if source is target else values
         request.wait()
-        _carry_out(self._unpacking)
+        for share, received in zip(self._receives, self._received, strict=True):
+            self._target.view(target, share.box)[...] = received
 
-    def _prepared(self, source: Block) -> PersistentExchange:
+    def _prepared(self, source: Block, communicator: Communicator) -> PersistentExchange:
         """Buffers and requests, made at the first run."""
         if self._exchange is None:
             self._sent = [self._buffer(share, source) for share in self._sends]
             self._received = [self._buffer(share, source) for share in self._receives]
-            self._exchange = self._communicator.prepare_exchange(
+            self._exchange = communicator.prepare_exchange(
                 [(share.rank, sent) for share, sent in zip(self._sends, self._sent, strict=True)],
                 [(s.rank, into) for s, into in zip(self._receives, self._received, strict=True)],
             )
@@ -110,24 +111,38 @@ class Redistribution:
         octets = source.backend.buffer(math.prod(shape) * dtype.itemsize)
         return octets.view(dtype).reshape(shape)
 
-    def _bind(self, source: Block, target: Block) -> None:
-        """Make the views that belong to these blocks, unless they are those of the last run."""
-        if self._bound == (source.serial, target.serial):
-            return
-        self._bound = source.serial, target.serial
-        taken = [self._source.view(source, share.box) for share in self._sends]
-        filled = [self._target.view(target, share.box) for share in self._receives]
-        self._packing: _Copies = list(zip(self._sent, taken, strict=True))
-        self._unpacking: _Copies = list(zip(filled, self._received, strict=True))
-        self._local: _Copies = [
-            (self._target.view(target, share.box), self._source.view(source, share.box))
-            for share in self._own
-        ]
+
+class KeptRedistributions:
+    """Redistributions kept to be run again; those not asked for the longest go first. Local.
+
+    What one rank drops another may keep: messages pair by their order alone.
+    """
+
+    def __init__(self, most: int = _MOST_KEPT, most_bytes: int = _MOST_BYTES) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._kept: dict[Hashable, Redistribution] = {}
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Hashable, make: Callable[[], Redistribution]) -> Redistribution:
+        """The one kept under a key, or a new one; too large a one is not kept."""
+        found = self._kept.pop(key, None)
+        if found is None:
+            found = make()
+            if found.nbytes > self._most_bytes:
+                return found
+            self.nbytes += found.nbytes
+        self._kept[key] = found
+        while len(self._kept) > self._most or self.nbytes > self._most_bytes:
+            self.nbytes -= self._kept.pop(next(iter(self._kept))).nbytes
+        return found
 
 
-def _carry_out(copies: _Copies) -> None:
-    for target, values in copies:
-        target[...] = values
+def selected_components(layout: Layout, index: ComponentIndex) -> tuple[int, ...]:
+    """Extents of the components that an index leaves. Local."""
+    return np.broadcast_to(0, layout.components)[index].shape
 
 
 class _Side:
@@ -139,7 +154,7 @@ class _Side:
         self.layout = layout
         self.along = along
         self.component = component
-        self.components: tuple[int, ...] = np.broadcast_to(0, layout.components)[component].shape
+        self.components = selected_components(layout, component)
         self._indices: dict[Box, tuple[Any, ...]] = {}
 
     def require_components_of(self, other: _Side) -> None:
@@ -178,135 +193,3 @@ def _require_equal_points(source: Layout, target: Layout) -> None:
             f"An array of {source.points} points cannot be redistributed to {target.points}; "
             "both need the same shape."
         )
-
-
-def redistribute(
-    source: Block,
-    target: Block,
-    communicator: Communicator,
-    *,
-    selection: Selection | None = None,
-    source_component: ComponentIndex = (),
-    target_component: ComponentIndex = (),
-) -> None:
-    """Move values from one block to another, once. Collective; see `Redistribution`."""
-    Redistribution(
-        source.layout,
-        target.layout,
-        communicator,
-        selection=selection,
-        source_component=source_component,
-        target_component=target_component,
-    ).run(source, target)
-
-
-def gather(
-    block: Block,
-    communicator: Communicator,
-    root: int | None = None,
-    *,
-    component: ComponentIndex = (),
-) -> HostArray | None:
-    """The whole array on the host of one rank, or of all. Collective.
-
-    Parameters
-    ----------
-    block : Block
-    communicator : Communicator
-    root : int or None
-        The rank that receives the values; None for all ranks.
-    component : tuple of int or slice
-        Basic indices of the leading component axes. Default: all components.
-
-    Returns
-    -------
-    ndarray or None
-        A new array, shape components + points; None on the other ranks.
-    """
-    collector = 0 if root is None else root
-    side = _Side(block.layout, Selection.all_of(block.layout).source, component)
-    mine: HostArray = block.backend.to_host(block.owned_memory[component])
-    result = None
-    if root is None or communicator.rank == root:
-        result = np.empty(side.components + block.layout.points, block.layout.dtype)
-    if communicator.rank == collector and result is not None:
-        _store(mine, result, block.owned)
-    for ranks in _rounds(block.layout, side.components, collector):
-        if communicator.rank == collector and result is not None:
-            boxes = [block.layout.owned(rank) for rank in ranks]
-            parts = [np.empty(side.components + box.shape, result.dtype) for box in boxes]
-            communicator.exchange([], list(zip(ranks, parts, strict=True)))
-            for box, part in zip(boxes, parts, strict=True):
-                _store(part, result, box)
-        elif communicator.rank in ranks:
-            communicator.exchange([(collector, np.ascontiguousarray(mine))], [])
-    if root is None and result is not None:
-        communicator.broadcast(result, collector)
-    return result
-
-
-def scatter(
-    values: HostArray | None, block: Block, communicator: Communicator, root: int = 0
-) -> None:
-    """Fill the owned part of a block from a host array of the whole on one rank. Collective.
-
-    The caller notes the write by `block.changed()`.
-
-    Parameters
-    ----------
-    values : ndarray or None
-        Shape of the whole array, components first; cast to the block's dtype. Ignored off root.
-
-    Raises
-    ------
-    ArrayError
-        The values do not have the array's shape, on all ranks alike.
-    """
-    layout = block.layout
-    communicator.agree(_shape_error(values, layout) if communicator.rank == root else None)
-    if communicator.rank == root and values is not None:
-        block.owned_memory[...] = block.backend.asarray(_part(values, block.owned, layout))
-    for ranks in _rounds(layout, layout.components, root):
-        if communicator.rank == root and values is not None:
-            parts = [(rank, _part(values, layout.owned(rank), layout)) for rank in ranks]
-            communicator.exchange(parts, [])
-        elif communicator.rank in ranks:
-            mine = np.empty(layout.components + block.owned.shape, layout.dtype)
-            communicator.exchange([], [(root, mine)])
-            block.owned_memory[...] = block.backend.asarray(mine)
-
-
-def _store(part: HostArray, whole: HostArray, box: Box) -> None:
-    index: tuple[Any, ...] = (..., *box.slices())
-    whole[index] = part
-
-
-def _part(values: HostArray, box: Box, layout: Layout) -> HostArray:
-    index: tuple[Any, ...] = (..., *box.slices())
-    return np.ascontiguousarray(values[index], layout.dtype)
-
-
-def _shape_error(values: HostArray | None, layout: Layout) -> ArrayError | None:
-    if values is not None and values.shape == layout.shape:
-        return None
-    return ArrayError(
-        f"Values of shape {None if values is None else values.shape} cannot fill an array of shape "
-        f"{layout.shape}; pass an array of that shape on root."
-    )
-
-
-def _rounds(layout: Layout, components: tuple[int, ...], root: int) -> Iterator[list[int]]:
-    """The ranks other than root that own something, in groups of limited size."""
-    group: list[int] = []
-    pending = 0
-    for rank in range(layout.decomposition.size):
-        nbytes = layout.owned(rank).size * math.prod(components) * layout.dtype.itemsize
-        if rank == root or nbytes == 0:
-            continue
-        group.append(rank)
-        pending += nbytes
-        if pending >= _ROUND:
-            yield group
-            group, pending = [], 0
-    if group:
-        yield group

@@ -27,7 +27,8 @@ LAYERS = {
     "machine": ("backends", "comm"),
     "blocks": (
         "block", "topology", "halo.buffers", "halo.exchange", "stencil.compile", "stencil.cache",
-        "boundary", "pending", "reductions", "redistribute", "arguments", "kernels.refresh",
+        "boundary", "pending", "reductions", "redistribute", "collect", "arguments",
+        "kernels.refresh",
     ),
     "array": (
         "array", "array_reductions", "elementwise", "functions", "indexing", "placement",

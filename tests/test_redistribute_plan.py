@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from distarray.decomposition import Decomposition
 from distarray.errors import ArrayError
 from distarray.layout import Layout
+from distarray.redistribute import KeptRedistributions
 from distarray.transfer import Selection, Stride, TransferPlan
 
 
@@ -142,3 +144,26 @@ def test_one_rank_among_many_shares_with_few():
     plan = TransferPlan.build(source, coarser, Selection.all_of(source), 5000)
     assert [share.rank for share in plan.sends] == [5000, 5001]
     assert [share.rank for share in plan.receives] == [5000, 5001]
+
+
+@dataclass
+class Sized:
+    """Stands for a redistribution whose buffers have this size."""
+
+    nbytes: int
+
+
+def test_kept_redistributions_are_bounded_by_number_and_bytes() -> None:
+    kept = KeptRedistributions(most=3, most_bytes=100)
+    first = kept.get("first", lambda: Sized(40))
+    kept.get("second", lambda: Sized(40))
+    assert kept.get("first", lambda: Sized(0)) is first
+    kept.get("third", lambda: Sized(40))  # beyond 100 bytes: "second" waited longest
+    assert kept.nbytes == 80
+    assert kept.get("first", lambda: Sized(0)) is first
+    assert kept.get("second", lambda: Sized(1)).nbytes == 1
+    assert kept.get("too large", lambda: Sized(101)).nbytes == 101
+    assert (len(kept), kept.nbytes) == (3, 81)
+    for number in range(5):
+        kept.get(number, lambda: Sized(0))
+    assert (len(kept), kept.nbytes) == (3, 0)

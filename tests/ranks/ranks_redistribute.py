@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from distarray import comm, redistribute
+from distarray import comm
 from distarray.backends.cpu import CpuBackend
 from distarray.block import Block
+from distarray.collect import gather, scatter
 from distarray.decomposition import Decomposition, choose_ranks, factorisations
 from distarray.errors import ArrayError
 from distarray.layout import Layout
-from distarray.redistribute import Redistribution, Selection, Stride, gather, scatter
+from distarray.redistribute import Redistribution
+from distarray.transfer import Selection, Stride
 
 
 def block_of(shape, ranks, *, components=(), dtype=float, halo=1, staggered=None):
@@ -38,6 +40,13 @@ def holds(block, expected):
     return np.array_equal(block.owned_memory, expected[(..., *block.owned.slices())])
 
 
+def redistribute(source, target, communicator, **options):
+    """Move values once."""
+    Redistribution(source.layout, target.layout, communicator.rank, **options).run(
+        source, target, communicator
+    )
+
+
 def process_grids(ndim):
     """All process grids of all ranks, and one of a part of them."""
     size = comm.default().size
@@ -51,7 +60,7 @@ def test_every_process_grid_to_every_other():
             for after in process_grids(2):
                 source = filled(block_of(shape, before, components=components, dtype=dtype))
                 target = block_of(shape, after, components=components, dtype=dtype, halo=2)
-                redistribute.redistribute(source, target, comm.default())
+                redistribute(source, target, comm.default())
                 assert holds(target, numbers(source.layout.shape, dtype))
 
 
@@ -60,20 +69,20 @@ def test_points_on_faces_and_a_cast():
         first = process_grids(2)[0]
         source = filled(block_of((11, 8), first, staggered=(True, False)))
         target = block_of((11, 8), after, staggered=(True, False), dtype=np.float32)
-        redistribute.redistribute(source, target, comm.default())
+        redistribute(source, target, comm.default())
         assert holds(target, numbers((12, 8), np.float32))
 
 
 def test_a_kept_redistribution_is_replayed_for_other_blocks():
     ranks, back = process_grids(2)[0], process_grids(2)[-2]
     source, target = block_of((16, 12), ranks), block_of((16, 12), back)
-    move = Redistribution(source.layout, target.layout, comm.default())
+    move = Redistribution(source.layout, target.layout, comm.default().rank)
     for offset in range(3):
         filled(source).owned_memory[...] += offset
-        move.run(source, target)
+        move.run(source, target, comm.default())
         assert holds(target, numbers((16, 12)) + offset)
     other = filled(block_of((16, 12), ranks))
-    move.run(other, target)
+    move.run(other, target, comm.default())
     assert holds(target, numbers((16, 12)))
 
 
@@ -87,14 +96,14 @@ def test_strided_selection_and_held_index():
         chosen = Selection(
             (Stride(11, -3, 4), 7, Stride(1, 1, 4)), (Stride(0, 1, 4), Stride(0, 1, 4))
         )
-        redistribute.redistribute(source, target, comm.default(), selection=chosen)
+        redistribute(source, target, comm.default(), selection=chosen)
         assert holds(target, expected)
 
 
 def test_assignment_to_itself_reads_before_it_writes():
     block = filled(block_of((12, 9), process_grids(2)[0]))
     chosen = Selection((Stride(0, 1, 11), Stride(0, 1, 9)), (Stride(1, 1, 11), Stride(0, 1, 9)))
-    redistribute.redistribute(block, block, comm.default(), selection=chosen)
+    redistribute(block, block, comm.default(), selection=chosen)
     expected = numbers((12, 9))
     expected[1:] = numbers((12, 9))[:-1]
     assert holds(block, expected)
@@ -104,14 +113,14 @@ def test_repeated_index_fills_an_axis():
     source = filled(block_of((12, 9), process_grids(2)[0]))
     target = block_of((12, 9), process_grids(2)[-2])
     chosen = Selection((Stride(5, 0, 12), Stride(0, 1, 9)), (Stride(0, 1, 12), Stride(0, 1, 9)))
-    redistribute.redistribute(source, target, comm.default(), selection=chosen)
+    redistribute(source, target, comm.default(), selection=chosen)
     assert holds(target, np.broadcast_to(numbers((12, 9))[5], (12, 9)))
 
 
 def test_selected_components():
     source = filled(block_of((12, 9), process_grids(2)[0], components=(3, 2)))
     target = block_of((12, 9), process_grids(2)[-2], components=(2,))
-    redistribute.redistribute(source, target, comm.default(), source_component=(slice(0, 3, 2), 1))
+    redistribute(source, target, comm.default(), source_component=(slice(0, 3, 2), 1))
     assert holds(target, numbers((3, 2, 12, 9))[::2, 1])
 
 
@@ -143,10 +152,8 @@ def test_refusals_are_the_same_on_all_ranks():
     block, other = block_of((13, 9), ones), block_of((9, 13), ones)
     messages = []
     for attempt in (
-        lambda: redistribute.redistribute(block, other, comm.default()),
-        lambda: redistribute.redistribute(
-            block, block_of((13, 9), ones, components=(2,)), comm.default()
-        ),
+        lambda: redistribute(block, other, comm.default()),
+        lambda: redistribute(block, block_of((13, 9), ones, components=(2,)), comm.default()),
         lambda: scatter(np.zeros((9, 13)), block, comm.default()),
     ):
         try:
