@@ -5,8 +5,11 @@ stop, stop excluded.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +95,46 @@ class Box:
             parts.append(rest.with_axis(axis, inner.stop[axis], rest.stop[axis]))
             rest = rest.with_axis(axis, inner.start[axis], inner.stop[axis])
         return tuple(part for part in parts if not part.empty)
+
+
+def boxes_of(mask: Any, start: Sequence[int]) -> tuple[Box, ...]:
+    """Disjoint boxes over the true points of a mask whose first element has the index `start`.
+
+    They are runs along the last axis, joined along the axes before it where they are equal.
+    """
+    if not mask.size:
+        return ()
+    changes = np.diff(mask.reshape(-1, mask.shape[-1]), axis=1, prepend=False, append=False)
+    row, column = np.nonzero(changes)  # of each row in turn: start, stop, start, stop, ...
+    if not row.size:
+        return ()
+    *place, _ = np.unravel_index(row[::2] * mask.shape[-1], mask.shape)
+    low = np.stack([*place, column[::2]])
+    high = np.stack([*(index + 1 for index in place), column[1::2]])
+    for axis in reversed(range(mask.ndim - 1)):
+        low, high = _joined(low, high, axis)
+    origin = np.array(start)[:, None]
+    corners = zip((low + origin).T.tolist(), (high + origin).T.tolist(), strict=True)
+    return tuple(Box(tuple(first), tuple(last)) for first, last in corners)
+
+
+def _joined(low: Any, high: Any, axis: int) -> tuple[Any, Any]:
+    """The corners of boxes, one a column, those joined that touch along an axis and agree along the
+    others.
+    """
+    across = np.delete(np.concatenate([low, high]), [axis, axis + len(low)], axis=0)
+    order = np.lexsort([low[axis], *across])
+    low, high, across = low[:, order], high[:, order], across[:, order]
+    touching = (across[:, 1:] == across[:, :-1]).all(axis=0) & (low[axis, 1:] == high[axis, :-1])
+    first = np.flatnonzero(np.concatenate([[True], ~touching]))
+    last = np.append(first[1:], low.shape[1]) - 1
+    high[axis, first] = high[axis, last]
+    return low[:, first], high[:, first]
+
+
+def without(boxes: Iterable[Box], taken: Iterable[Box]) -> list[Box]:
+    """Disjoint boxes that cover what of the disjoint `boxes` lies in none of `taken`."""
+    left = [box for box in boxes if not box.empty]
+    for box in taken:
+        left = [piece for rest in left for piece in rest.difference(box)]
+    return left

@@ -53,7 +53,7 @@ def test_other_kinds_leave_points_on_faces_alone(condition: bc.Condition) -> Non
     refresh(case, boundary, blocks, all_reads(case))
     np.testing.assert_array_equal(blocks[0].owned_memory, values)
     assert not boundary.fixed(0, -1)
-    assert boundary.free_boxes(blocks[0]) == (blocks[0].owned,)
+    assert boundary.global_free_boxes(blocks[0]) == (blocks[0].owned,)
 
 
 def test_cell_centres_have_no_fixed_points() -> None:
@@ -61,7 +61,7 @@ def test_cell_centres_have_no_fixed_points() -> None:
     boundary = make_boundary(case, (1, 1), {"x": bc.Dirichlet(3.0)})
     (block,) = make_blocks(case, (1, 1), case.values())
     assert not boundary.fixed(0, -1)
-    assert boundary.free_boxes(block) == (block.owned,)
+    assert boundary.global_free_boxes(block) == (block.owned,)
 
 
 def test_halo_copies_of_fixed_points_follow_time_without_an_exchange() -> None:
@@ -131,7 +131,7 @@ def test_piecewise_fixes_some_points_and_frees_the_others() -> None:
         free = np.zeros(case.points, int)
         for block in blocks:
             boundary.fix_values(block)
-            for box in boundary.free_boxes(block):
+            for box in boundary.global_free_boxes(block):
                 assert block.owned.contains(box)
                 assert not box.empty
                 free[box.slices()] += 1
@@ -153,12 +153,39 @@ def test_piecewise_fixes_some_points_and_frees_the_others() -> None:
     assert not boundary.fixed(0, -1)
 
 
+def test_free_points_of_a_face_are_few_boxes() -> None:
+    """A half plane is one box beside the core; a disc of n rows at most one a row."""
+    case = Case((3, 48, 48), (False, False, False), (True, False, False), (1, 1, 1))
+    (block,) = make_blocks(case, (1, 1, 1), case.values())
+    middle = 0.5 + 24 * 0.25
+
+    def half_y(x: Any, y: Any, z: Any) -> Any:
+        return y > middle
+
+    def half_z(x: Any, y: Any, z: Any) -> Any:
+        return z > middle
+
+    def disc(x: Any, y: Any, z: Any) -> Any:
+        return (y - middle) ** 2 + (z - middle) ** 2 > 4.0**2
+
+    for mask, most in ((half_y, 1), (half_z, 1), (disc, 32)):
+        condition = bc.Piecewise(mask, bc.Dirichlet(2.0), bc.Neumann(0.0))
+        for side in ("x-", "x+"):
+            boundary = make_boundary(case, (1, 1, 1), {side: condition})
+            core, *others = boundary.global_free_boxes(block)
+            assert core.size == 3 * 48 * 48
+            assert len(others) <= most
+            y, z = (0.5 + (np.arange(48) + 0.5) * 0.25 for _ in range(2))
+            free = ~np.broadcast_to(mask(0.0, y[:, None], z), (48, 48))
+            assert sum(box.size for box in others) == free.sum()
+
+
 def test_free_boxes_shrink_at_fixed_faces() -> None:
     case = Case((4, 4), (False, False), (True, False), (1, 1))
     boundary = make_boundary(case, (2, 1), {"x": bc.Dirichlet(0.0), "y": bc.Dirichlet(0.0)})
     low, high = make_blocks(case, (2, 1), case.values())
-    assert boundary.free_boxes(low) == (Box((1, 0), (2, 4)),)
-    assert boundary.free_boxes(high) == (Box((2, 0), (4, 4)),)
+    assert boundary.global_free_boxes(low) == (Box((1, 0), (2, 4)),)
+    assert boundary.global_free_boxes(high) == (Box((2, 0), (4, 4)),)
 
 
 def test_a_fill_is_stale_after_writes_new_times_and_new_conditions() -> None:

@@ -2,11 +2,12 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distarray.regions import Box
+from distarray.regions import Box, boxes_of
 from distarray.stencil.coverage import partition, tiles
 
 
@@ -28,6 +29,20 @@ def test_intersection_difference_and_containment(a, b):
     pieces = [indices(piece) for piece in a.difference(b)]
     assert set().union(*pieces) == indices(a) - indices(b)
     assert sum(map(len, pieces)) == len(indices(a) - indices(b))
+
+
+@given(boxes(3), st.sampled_from([1, 2, 3]), st.integers(0, 2**32 - 1))
+def test_boxes_of_a_mask_cover_its_true_points_once(box, ndim, seed):
+    box = Box(box.start[:ndim], box.stop[:ndim])
+    mask = np.random.default_rng(seed).random(box.shape) < 0.6
+    found = [index for part in boxes_of(mask, box.start) for index in indices(part)]
+    expected = {tuple(index) for index in (np.argwhere(mask) + np.array(box.start)).tolist()}
+    assert sorted(found) == sorted(expected)
+
+
+@given(boxes(3))
+def test_boxes_of_a_mask_are_joined(box):
+    assert boxes_of(np.ones(box.shape, bool), box.start) == (() if box.empty else (box,))
 
 
 @given(boxes(3))

@@ -12,7 +12,7 @@ from distarray.boundary import requirements
 from distarray.boundary.conditions import Condition, Custom, Piecewise
 from distarray.boundary.custom import CustomProgram, CustomRule, trace_custom
 from distarray.boundary.face import Face
-from distarray.boundary.fill import prepare_fixes
+from distarray.boundary.points import prepare_fixes
 from distarray.boundary.rules import PiecewiseRule, Rule, Steps, UnsetRule, simple_rule
 from distarray.boundary.values import condition_part
 from distarray.errors import BoundaryError

@@ -78,23 +78,15 @@ class Face:
             return (2 * layer if self.on_face else 2 * layer - 1) * spacing
         return 2.0 * self.distance(self.mirror(layer))
 
-    def touched_by(self, owned: Box) -> bool:
-        """Whether the block with these owned points lies at the face."""
-        if owned.empty:
-            return False
-        return (
-            owned.start[self.axis] == 0
-            if self.side == LOW
-            else owned.stop[self.axis] == self.points
-        )
-
     def whole(self) -> Region:
         """The owned points of the whole face, wherever they lie."""
         return Region(self, Box.of_shape(self.layout.points), 0, (0,) * self.layout.ndim)
 
 
-def touches(layout: Layout, owned: Box, axis: int, side: int) -> bool:
-    """Whether a block ends at the outer end of an axis, periodic or not."""
+def ends(layout: Layout, owned: Box, axis: int, side: int) -> bool:
+    """Whether the domain ends where a block of these owned points ends."""
+    if owned.empty or layout.decomposition.periodic[axis]:
+        return False
     return owned.start[axis] == 0 if side == LOW else owned.stop[axis] == layout.points[axis]
 
 

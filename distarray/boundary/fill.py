@@ -1,26 +1,21 @@
-"""Filling boundary layers and fixing points on faces, on the memory of one rank.
+"""Filling boundary layers, on the memory of one rank.
 
-Executed order of a refresh: points that lie on faces with Dirichlet conditions are fixed, also
-where this rank holds halo copies of them; halos are exchanged; layers are filled, axis after axis,
-low side before high side. A fill covers what is read beside its face: neighbour halos, and the
-layers of earlier axes.
+Executed order of a refresh: points that lie on faces with Dirichlet conditions are fixed (see
+`points`); halos are exchanged; layers are filled, axis after axis, low side before high side. A
+fill covers what is read beside its face: neighbour halos, and the layers of earlier axes.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from distarray.block import Block, Component, HaloReads
-from distarray.boundary.face import HIGH, LOW, Region, touches
-from distarray.boundary.rules import Masks, Rule, Steps, mask_on
-from distarray.boundary.values import FaceValue, cast
-from distarray.regions import Box
+from distarray.boundary.face import HIGH, LOW, Region, ends
+from distarray.boundary.rules import Rule, Steps
 
 if TYPE_CHECKING:
     from distarray.boundary.array_conditions import ArrayConditions
@@ -90,11 +85,7 @@ def prepare_fill(conditions: ArrayConditions, block: Block, reads: HaloReads) ->
     """The fills of all faces of this rank, in order."""
     steps = Steps()
     for axis, side in itertools.product(range(block.layout.ndim), (LOW, HIGH)):
-        if (
-            block.empty
-            or block.layout.decomposition.periodic[axis]
-            or not touches(block.layout, block.owned, axis, side)
-        ):
+        if not ends(block.layout, block.owned, axis, side):
             continue
         for (_, _, component), rule in conditions.rules_at(axis, side):
             region = fill_region(conditions, block, rule, component, reads)
@@ -118,115 +109,10 @@ def fill_region(
             continue
         reach = {
             step: max((widths[other] for d, widths in wanted if d[other] == step), default=0)
-            if not _ends(block, other, step)
+            if not ends(block.layout, block.owned, other, step)
             or (other < axis and (other, step, component) in conditions.rules)
             else 0
             for step in (LOW, HIGH)
         }
         box = box.with_axis(other, box.start[other] - reach[LOW], box.stop[other] + reach[HIGH])
     return Region(rule.face, box, layers, block.padded.start)
-
-
-def _ends(block: Block, axis: int, side: int) -> bool:
-    """Whether the domain ends where this block ends."""
-    return not block.layout.decomposition.periodic[axis] and touches(
-        block.layout, block.owned, axis, side
-    )
-
-
-# ---- points on faces
-
-
-def prepare_fixes(conditions: ArrayConditions, block: Block) -> Steps:
-    """The fixing of points that lie on faces, here and in halo copies, the axes in order."""
-    steps = Steps()
-    if block.empty:
-        return steps
-    for axis, side in itertools.product(range(block.layout.ndim), (LOW, HIGH)):
-        for (_, _, component), rule in conditions.rules_at(axis, side):
-            index = rule.face.index(0)
-            if block.padded.start[axis] <= index < block.padded.stop[axis]:
-                region = Region(rule.face, _beside_face(block, axis), 0, block.padded.start)
-                target = region.inner(block.component(component), 0, 1)
-                for value, masks in rule.fixes():
-                    steps.extend(_fix(value, masks, region, target))
-    return steps
-
-
-def _beside_face(block: Block, axis: int) -> Box:
-    """What this rank holds beside a face without the layers of other axes."""
-    box = block.padded
-    for other in range(box.ndim):
-        if other != axis:
-            start = (block.owned if _ends(block, other, LOW) else box).start[other]
-            stop = (block.owned if _ends(block, other, HIGH) else box).stop[other]
-            box = box.with_axis(other, start, stop)
-    return box
-
-
-def _fix(value: FaceValue, masks: Masks, region: Region, target: Any) -> Steps:
-    where = mask_on(region, masks) if masks else True
-
-    def values(time: float) -> Any:
-        return cast(value.on(region, time), target.dtype, region.face, value.kind)
-
-    if not value.time_dependent:
-        return Steps([], [partial(np.copyto, target, values(0.0), where=where)])
-    held = np.zeros(region.plane, target.dtype)
-
-    def update(time: float) -> None:
-        held[...] = values(time)
-
-    return Steps([update], [partial(np.copyto, target, held, where=where)])
-
-
-def free_boxes(conditions: ArrayConditions, block: Block, component: Component) -> tuple[Box, ...]:
-    """The owned points that no condition fixes, as disjoint boxes of global indices."""
-    box, mixed = block.owned, []
-    for axis, side in itertools.product(range(box.ndim), (LOW, HIGH)):
-        rule = conditions.rules.get((axis, side, component))
-        if rule is None or not rule.face.touched_by(block.owned):
-            continue
-        if rule.fixes_all:
-            box = _without_plane(box, axis, side)
-        elif any(True for _ in rule.fixes()):
-            mixed.append(rule)
-    core = box
-    for rule in mixed:
-        core = _without_plane(core, rule.face.axis, rule.face.side)
-    found = [] if core.empty else [core]
-    for slab in box.difference(core) if mixed else ():
-        found += _runs(slab, _free_points(slab, mixed, block))
-    return tuple(found)
-
-
-def _without_plane(box: Box, axis: int, side: int) -> Box:
-    start, stop = box.start[axis], box.stop[axis]
-    return box.with_axis(axis, start + (side == LOW), stop - (side == HIGH))
-
-
-def _free_points(slab: Box, mixed: list[Rule], block: Block) -> Any:
-    free = np.ones(slab.shape, bool)
-    for rule in mixed:
-        face = rule.face
-        plane = slab.intersection(slab.with_axis(face.axis, face.index(0), face.index(0) + 1))
-        if not plane.empty:
-            region = Region(face, plane, 0, block.padded.start)
-            part = free[plane.slices(slab.start)]
-            for _, masks in rule.fixes():
-                part &= ~mask_on(region, masks)
-    return free
-
-
-def _runs(slab: Box, free: Any) -> Iterator[Box]:
-    """Boxes over the true points, each a run along the last axis."""
-    for row in np.ndindex(*free.shape[:-1]):
-        edges = np.flatnonzero(
-            np.diff(np.concatenate(([False], free[row], [False])).astype(np.int8))
-        )
-        for start, stop in edges.reshape(-1, 2):
-            first = tuple(a + i for a, i in zip(slab.start, row, strict=False))
-            yield Box(
-                (*first, slab.start[-1] + int(start)),
-                (*(i + 1 for i in first), slab.start[-1] + int(stop)),
-            )

@@ -10,7 +10,8 @@ from distarray.block import Block, Component, HaloReads
 from distarray.boundary.array_conditions import ArrayConditions, Entry, components_below
 from distarray.boundary.conditions import Condition, Custom, Piecewise, require_condition
 from distarray.boundary.face import HIGH, LOW, Face
-from distarray.boundary.fill import BoundaryFill, free_boxes
+from distarray.boundary.fill import BoundaryFill
+from distarray.boundary.points import global_free_boxes
 from distarray.boundary.requirements import RuleKey
 from distarray.boundary.values import condition_part
 from distarray.errors import BoundaryError, shown
@@ -290,14 +291,14 @@ class Boundary(MutableMapping[str, Any]):
             for place in self._places(axis, side, component)
         )
 
-    def free_boxes(self, block: Block, component: Component = ()) -> tuple[Box, ...]:
+    def global_free_boxes(self, block: Block, component: Component = ()) -> tuple[Box, ...]:
         """The owned points of one component that kernels may write, as disjoint boxes of global
         indices. Local.
 
-        One box, except where a Piecewise condition fixes some points of a face.
+        One box and, where a Piecewise condition fixes some points of a face, those over the others.
         """
         self.conditions.require_points()
-        return free_boxes(self.conditions, block, self._prefix + tuple(component))
+        return global_free_boxes(self.conditions, block, self._prefix + tuple(component))
 
     def closure(self, reads: HaloReads) -> HaloReads:
         """Halo regions, wider or more than `reads`, that the fills for these reads need. The same

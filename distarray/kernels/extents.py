@@ -78,7 +78,7 @@ def free_boxes(array: DistArray, component: Component, *, whole: bool = False) -
     """
     block, boundary = array.block, array.boundary
     if not whole:
-        boxes = (block.owned,) if not boundary else boundary.free_boxes(block, component)
+        boxes = (block.owned,) if not boundary else boundary.global_free_boxes(block, component)
         return tuple(box.shift([-start for start in block.owned.start]) for box in boxes)
     box = Box.of_shape(array.layout.points)
     for axis in range(box.ndim):
