@@ -5,6 +5,7 @@ rank.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import operator
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,12 @@ import numpy as np
 
 from distarray.backends.base import Backend
 from distarray.backends.cpu import CpuBackend
+from distarray.comm.base import Communicator
 from distarray.decomposition import choose_ranks, per_axis
 from distarray.errors import (
     ArrayError,
     BackendError,
+    CommunicationError,
     DecompositionError,
     DistArrayError,
     GridError,
@@ -237,6 +240,23 @@ def host_values(
             "convert what you give."
         )
     return found
+
+
+def require_alike(communicator: Communicator, subject: str, value: str) -> None:
+    """Refuse what ranks describe differently. Collective; one small message."""
+    if communicator.size == 1:
+        return
+    digest = hashlib.blake2b(value.encode(), digest_size=7).digest()
+    number = int.from_bytes(digest, "little")
+    highest, lowest = communicator.allreduce(np.array([number, -number], np.int64), "max")
+    if highest == -lowest:
+        return
+    values = communicator.allgather(value)
+    other = next(rank for rank, found in enumerate(values) if found != values[0])
+    raise CommunicationError(
+        f"{subject} differs between ranks, rank 0 has {values[0]} and rank {other} has "
+        f"{values[other]}; pass the same on all ranks."
+    )
 
 
 def require_function(function: Any, caller: str) -> None:

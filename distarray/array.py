@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray import array_reductions, elementwise, functions, indexing, placement
-from distarray.arguments import check_dtype, check_root
+from distarray.arguments import check_dtype, check_root, require_alike
 from distarray.arraylike import ArrayMarker, HostArray
 from distarray.block import Block
 from distarray.boundary import Boundary
@@ -98,7 +98,7 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         self._owned = block.owned_memory[component_prefix]
         self._views: dict[tuple[int, ...], DistArray] = {}
         if boundary is not None:
-            boundary.attach(block)
+            boundary.attach(block, topology.communicator)
 
     # What it is.
 
@@ -164,7 +164,7 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         """
         if self._boundary is None and self.grid is not None:
             self._boundary = Boundary(self.layout, self.grid.geometry, self.grid.axes)
-            self._boundary.attach(self.block)
+            self._boundary.attach(self.block, self.communicator)
         return self._boundary
 
     # What this rank holds.
@@ -267,7 +267,7 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         else:
             axes = self.grid.geometry
             self._boundary = Boundary(self.layout, axes, self.grid.axes, other._boundary)
-        self._boundary.attach(self.block)
+        self._boundary.attach(self.block, self.communicator)
 
     def fill(self, value: Any) -> None:
         """Set every owned value. Collective."""
@@ -300,6 +300,7 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         """
         if root is not None:
             root = check_root(root, self.communicator.size, "gather", " or None for all")
+        require_alike(self.communicator, "root of gather", str(root))
         return gather(self.block, self.communicator, root, component=self.component_prefix)
 
     def redistribute(

@@ -15,6 +15,7 @@ from distarray.arguments import (
     check_shape,
     fewer_ranks,
     host_values,
+    require_alike,
 )
 from distarray.array import DistArray
 from distarray.block import Block
@@ -134,6 +135,7 @@ def from_root(
         )
     communicator: Communicator = communicator_for(comm) if like is None else like.communicator
     root = check_root(root, communicator.size, "from_root")
+    require_alike(communicator, "root of from_root", str(root))
     host, description, error = None, None, None
     if communicator.rank == root:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import weakref
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from distarray.arguments import (
     check_shape,
     fewer_ranks,
     geometry_of,
+    require_alike,
     require_function,
 )
 from distarray.array import DistArray
@@ -125,6 +127,19 @@ class Grid(GridMarker):
         chosen = choose_ranks(cells, communicator.size, ranks=ranks, periodic=wraps, halo=widths)
         decomposition = Decomposition(cells, chosen, periodic=wraps, halo=widths)
         self._set(names, geometry, widths, Topology(decomposition, communicator), backend)
+        require_alike(communicator, "The grid", self._described())
+
+    def _described(self) -> str:
+        """All that ranks must agree on, stretched axes by a checksum of their face positions."""
+        stretched = [
+            f", {name} stretched (checksum {zlib.crc32(axis.faces.tobytes()):08x})"
+            for name, axis in zip(self.axes, self.geometry, strict=True)
+            if axis.faces is not None
+        ]
+        return (
+            f"shape={self.shape}, bounds={self.bounds}, periodic={self.periodic}, "
+            f"halo={self.halo}, ranks={self.ranks}, axes={self.axes}{''.join(stretched)}"
+        )
 
     def _set(
         self,

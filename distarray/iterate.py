@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.arguments import require_function
+from distarray.arguments import require_alike, require_function
 from distarray.block import Component
 from distarray.elementwise import require_array
 from distarray.errors import ArrayError, StencilError, shown
@@ -25,6 +25,9 @@ from distarray.regions import Box
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+
+#: Steps from which ranks make sure that they all do as many: the message is small beside them.
+WORTH_COMPARING = 20
 
 Callback = Callable[[int, float, tuple["DistArray", ...]], Any]
 
@@ -119,6 +122,8 @@ def iterate(
     if not steps:
         return _newest(state, positions)
     last = _start(stages, state, positions, time, _values(scalars, 0, dt))
+    if steps >= WORTH_COMPARING:
+        require_alike(state[0].communicator, "steps of iterate", str(steps))
     with Progress(steps, cells=state[0].size, enabled=progress and state[0].block.rank == 0) as bar:
         for number in range(steps):
             now = time if dt is None else time + number * dt
