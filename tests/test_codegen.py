@@ -448,13 +448,23 @@ def test_masks_select_outputs(mask):
 @pytest.mark.parametrize("mask", [-1, 0, 1])
 def test_masks_of_one_output(mask):
     def kernel(u, new):
+        new[0, 0] = u[0, 1] - 1.0
+
+    case = Case(kernel, [parameter("u"), parameter("new")], (5, 40), special=False)
+    (_, new), _, _ = case.agree((case.box, mask))
+    assert (new == case.views[1].memory).all() == (mask == 0)
+
+
+@pytest.mark.parametrize("mask", [-1, 0, 1, 2, 3])
+def test_a_reduction_has_a_mask_bit_of_its_own(mask):
+    def kernel(u, new):
         new[0, 0] = u[0, 0]
         return language.reduce.sum(u[0, 0])
 
     case = Case(kernel, [parameter("u"), parameter("new")], (5, 40), special=False)
     _, partials, compiled = case.agree((case.box, mask))
     np.testing.assert_allclose(compiled[0], partials[0], rtol=1e-12)
-    assert (compiled[0] == 0).all() == (mask == 0)
+    assert (compiled[0] == 0).all() == (mask in (0, 1))
 
 
 @pytest.mark.parametrize("colour", [0, 1])
@@ -561,16 +571,18 @@ def test_reductions_start_at_the_identity_and_reset():
     assert greatest.tolist() == [-np.inf, 0]
 
 
-def test_reduction_enters_with_the_first_output():
+def test_reductions_come_after_all_outputs_in_a_mask():
     def kernel(u, v):
         u[0, 0] = 1.0
         v[0, 0] = 2.0
-        return language.reduce.sum(3.0 + 0 * u[0, 0], reproducible=True)
+        reduce = language.reduce
+        return reduce.sum(3.0 + 0 * u[0, 0], reproducible=True), reduce.max(u[0, 0] + v[0, 0])
 
     case = Case(kernel, [parameter("u"), parameter("v")], (4, 10), special=False)
-    for mask, count in ((1, 40), (2, 0), (3, 40), (-1, 40)):
-        _, _, (limbs,) = case.agree((case.box, mask))
-        assert exact.total(limbs) == 3.0 * count
+    for mask in (*range(16), -1):
+        _, _, (limbs, (greatest, _)) = case.agree((case.box, mask))
+        assert exact.total(limbs) == (3.0 * 40 if mask & 4 else 0.0)
+        assert greatest == (3.0 if mask & 8 else -np.inf)
 
 
 @pytest.mark.parametrize("threads", ["2", "3"])

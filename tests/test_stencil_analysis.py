@@ -46,10 +46,11 @@ def two_outputs(u: Any, v: Any, a: Any, b: Any) -> Any:
 def test_each_store_has_its_own_reads() -> None:
     vector = ArrayParameter("v", F4, (2,), (False, True))
     program = traced(two_outputs, arrays={"v": vector})
-    first, second = analysis.store_offsets(program)
+    first, second = (analysis.offsets_of(program, [store.value]) for store in program.stores)
     assert first[:2] == [{(): {(-2, 0)}}, {(1,): {(0, 3)}}]
     assert second[:2] == [{(): {(-2, 0), (0, 0)}}, {(1,): {(0, 3)}}]
-    assert analysis.reduction_offsets(program)[0][:2] == [{}, {(0,): {(0, -1)}}]
+    reduced = analysis.offsets_of(program, [program.reductions[0].value])
+    assert reduced[:2] == [{}, {(0,): {(0, -1)}}]
     assert analysis.offsets(program)[1] == {(0,): {(0, -1)}, (1,): {(0, 3)}}
     assert analysis.reach(program) == [
         ((2, 0), (0, 0)), ((0, 0), (1, 3)), ((0, 0), (0, 0)), ((0, 0), (0, 0)),

@@ -1,7 +1,8 @@
 """What one kernel does to one set of arrays: made once, replayed by every call.
 
 A plan holds the refresh of what is read, the compiled launch bound to the arrays' memory, and the
-boxes to run over. It keeps no block alive: blocks are passed to `run`.
+boxes to run over. It keeps memory, but no block alive: blocks are passed to `run`, and the kernel
+drops the plan when one of them goes.
 """
 
 from __future__ import annotations
@@ -20,13 +21,10 @@ from distarray.pending import Pending, begin
 from distarray.profile import Profile
 from distarray.regions import Box
 from distarray.stencil import compile as compiler
-from distarray.stencil.coverage import (
-    common_core,
-    computed_boxes,
-    partition,
-    tiles,
-)
-from distarray.stencil.expression import Program
+from distarray.stencil.analysis import reduced_over
+from distarray.stencil.calls import as_dtype
+from distarray.stencil.coverage import common_core, computed_boxes, partition, tiles
+from distarray.stencil.expression import Program, Reduction
 from distarray.stencil.launch import ArrayView, LaunchGeometry
 
 if TYPE_CHECKING:
@@ -106,14 +104,17 @@ class ApplyPlan:
         program, extents = self.program, extents_of(arguments)
         targets = [
             free_boxes(arguments[store.parameter], store.component) for store in program.stores
-        ] or [(extents(0, ()).owned,)]
+        ] or [(extents(reduced_over(program), ()).owned,)]
         self.computed = computed_boxes(program, extents, targets, self._start)
         owned_only = computed_boxes(program, extents, targets, self._start, owned_only=True)
         ndim = len(self._start)
         core = common_core(owned_only, ndim).intersection(common_core(self.computed, ndim))
-        self.whole = partition(self.computed)
         self.core = () if core.empty else tiles(core, LEAST_TILE, MOST_TILES)
         self.remainder = partition(self.computed, core)
+        self.whole = partition(self.computed)
+        if self._communicator.size > 1 and any(map(_depends_on_order, program.reductions)):
+            # Whichever way is chosen, the sum is made in one order.
+            self.whole = (*((box, -1) for box in self.core), *self.remainder)
 
     def fits(self, arguments: Sequence[Any]) -> bool:
         """Whether the conditions of the arrays are those the plan was made with. Local."""
@@ -121,33 +122,22 @@ class ApplyPlan:
             _version(array) == version for array, version in self._others
         )
 
-    def uncomputed(
-        self, arguments: Sequence[Any], position: int
-    ) -> dict[Component, list[Box] | None]:
-        """Boxes of local indices that the stores to one argument do not reach, by component. Local.
-
-        None if a component is computed at all points that may be written, on every rank; all ranks
-        agree on that.
+    def written_boxes(
+        self, arguments: Sequence[Any], position: int, *, whole: bool = False
+    ) -> dict[Component, tuple[Box, ...]]:
+        """Where the stores to one argument compute, by its components: boxes of this rank's local
+        indices, or of the whole domain's. Local.
         """
-        if not any(store.parameter == position for store in self.program.stores):
-            return {}
-        everywhere = computed_boxes(
-            self.program,
-            extents_of(arguments, whole=True),
-            [
-                free_boxes(arguments[store.parameter], store.component, whole=True)
-                for store in self.program.stores
-            ],
-            (0,) * self.program.ndim,
-        )
-        left: dict[Component, list[Box] | None] = {}
-        for store, found, here in zip(self.program.stores, everywhere, self.computed, strict=True):
-            if store.parameter == position:
-                (writable,) = free_boxes(arguments[position], store.component, whole=True)
-                complete = found[0].contains(writable)
-                free = free_boxes(arguments[position], store.component)
-                left[store.component] = None if complete else _without(free, here)
-        return left
+        stores, computed = self.program.stores, self.computed
+        if whole:
+            extents = extents_of(arguments, whole=True)
+            targets = [free_boxes(arguments[s.parameter], s.component, whole=True) for s in stores]
+            computed = computed_boxes(self.program, extents, targets, (0,) * self.program.ndim)
+        return {
+            store.component: boxes
+            for store, boxes in zip(stores, computed, strict=False)
+            if store.parameter == position
+        }
 
     def blocks(self, arguments: Sequence[Any]) -> list[Block]:
         """The blocks among the arguments, in the order that `run` takes them."""
@@ -205,6 +195,12 @@ class ApplyPlan:
             self._choice.record(overlapped, clock.perf_counter() - began)
 
 
+def _depends_on_order(reduction: Reduction) -> bool:
+    """Whether a reduction has other bits if its values come in another order."""
+    kind = as_dtype(reduction.value.dtype).kind
+    return reduction.kind == "sum" and kind in "fc" and not reduction.reproducible
+
+
 def _version(argument: Any) -> int | None:
     """The version of an argument's conditions, which no others share; None without any."""
     boundary = argument.boundary
@@ -228,10 +224,3 @@ def _geometry(array: DistArray) -> LaunchGeometry:
     return LaunchGeometry(
         array.block.owned.start, decomposition.shape, decomposition.periodic, axes
     )
-
-
-def _without(boxes: Sequence[Box], taken: Sequence[Box]) -> list[Box]:
-    left = list(boxes)
-    for box in taken:
-        left = [piece for rest in left for piece in rest.difference(box)]
-    return left

@@ -11,6 +11,7 @@ from distarray.block import Component, HaloReads, reads_of_offsets
 from distarray.errors import StencilError
 from distarray.kernels.refresh import FieldReads
 from distarray.layout import Layout
+from distarray.stencil.analysis import reduced_over
 from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read, walk
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ def _uses(program: Program) -> Iterator[tuple[int, tuple[Expression, ...]]]:
     for store in program.stores:
         yield store.parameter, (store.value,)
     if program.reductions:
-        first = program.stores[0].parameter if program.stores else 0
-        yield first, tuple(reduction.value for reduction in program.reductions)
+        yield reduced_over(program), tuple(reduction.value for reduction in program.reductions)
 
 
 def _reached(read: Read, array: DistArray) -> Iterator[Offsets]:

@@ -58,11 +58,11 @@ class Accumulator:
         (identity,) = printing.literal(self.identity, self.dtype)
         return f"{part}[0] = {identity.code}, {part}[1] = 0;"
 
-    def add(self, part: str) -> str:
+    def add(self, part: str, count: str) -> str:
         """Take in the first `count` values of the strip."""
         if self.exact:
-            return f"exact_add({part}, {self.name}, count);"
-        return f"add_{self.kind}_{self.dtype.name}({part}, {self.name}, count);"
+            return f"exact_add({part}, {self.name}, {count});"
+        return f"add_{self.kind}_{self.dtype.name}({part}, {self.name}, {count});"
 
     def merge(self, total: str, part: str) -> list[str]:
         if self.exact:

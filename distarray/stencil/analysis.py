@@ -56,14 +56,17 @@ def offsets(program: Program) -> list[ComponentOffsets]:
     return offsets_of(program, roots(program))
 
 
-def store_offsets(program: Program) -> list[list[ComponentOffsets]]:
-    """`offsets` of each store's own value."""
-    return [offsets_of(program, [store.value]) for store in program.stores]
-
-
-def reduction_offsets(program: Program) -> list[list[ComponentOffsets]]:
-    """`offsets` of each reduction's own value."""
-    return [offsets_of(program, [reduction.value]) for reduction in program.reductions]
+def reduced_over(program: Program) -> int:
+    """The array over whose points the reductions run: the first output, else the first array that
+    lies on the kernel's own grid.
+    """
+    if program.stores:
+        return program.stores[0].parameter
+    return next(
+        number
+        for number, array in enumerate(program.arrays)
+        if array.profile_axis is None and not array.level
+    )
 
 
 def relations(program: Program) -> list[str]:

@@ -2,7 +2,7 @@
 
 The text has one function, and for kernels of several outputs a second, *masked* one. There bit k of
 a mask says whether output k is computed, from its own reads only: for the thin boxes at which the
-reads of another output are not available.
+reads of another output are not available. Fused reductions are outputs here, after the stores.
 
 At a point all values are computed before the first is written. What is used more than once is
 computed once, and as far out as its operands allow: once per launch, plane, row or point.
@@ -63,9 +63,11 @@ class _Writer:
             for accumulator in accumulators.of_reduction(position, reduction)
         )
 
+        self._outputs = len(program.stores) + len(program.reductions)
+
     def code(self) -> Code:
         lines = self._function(masked=False)
-        if len(self._program.stores) > 1:
+        if self._outputs > 1:
             lines = [*self._function(masked=True), "", *lines]
         body = "\n".join(lines) + "\n"
         head = preamble.text(words(lines), exact_products=self._complex and not self._program.fast)
@@ -103,10 +105,10 @@ class _Writer:
 
     def _select(self, text: Lines) -> None:
         """What a mask does that does not activate all outputs."""
-        mask, every = f"box[{2 * self._program.ndim}]", (1 << len(self._program.stores)) - 1
-        if every == 1:
+        mask, every = f"box[{2 * self._program.ndim}]", (1 << self._outputs) - 1
+        if self._outputs == 1:
             text.add(f"if (!({mask} & 1)) return;")
-        elif every:
+        else:
             text.open(f"if (({mask} & {every}) != {every})")
             text.add(f"{self._symbol}_masked(memory, layout, scalars, box, results);", "return;")
             text.close()

@@ -1,8 +1,9 @@
 """Which points a kernel computes on one rank, and which of them need no message. Pure.
 
 A store is computed at the points of its output where everything that its value reads is available:
-owned, halo or filled boundary cells. The *core* are the points whose reads are all owned; the
-*remainder* waits for the refresh. Boxes are in local indices of the kernel's grid.
+owned, halo or filled boundary cells. A reduction runs over the points of the first output that are
+computed and where its own reads are available too. The *core* are the points whose reads are all
+owned; the *remainder* waits for the refresh. Boxes are in local indices of the kernel's grid.
 """
 
 from __future__ import annotations
@@ -42,19 +43,24 @@ def computed_boxes(
     *,
     owned_only: bool = False,
 ) -> tuple[tuple[Box, ...], ...]:
-    """Where each store is computed: the part of its boxes of `targets` that its own reads allow.
-    Local.
+    """Where each store is computed, then where each reduction runs: the part of its boxes that its
+    own reads allow. Local.
 
-    A program without stores has one target, for its reductions; with stores these run with the
-    first. With `owned_only` the reads must be owned, which gives the core.
+    `targets` has the boxes of each store. A program without stores has one target, for all its
+    reductions, which then run where the reads of all are available. With `owned_only` the reads
+    must be owned, which gives the core.
     """
-    values: list[tuple[Expression, ...]] = [(store.value,) for store in program.stores] or [()]
-    # Reductions run with the first store, so its points must serve them too.
-    values[0] += tuple(reduction.value for reduction in program.reductions)
-    return tuple(
-        tuple(_limit(box, roots, extents, start, owned_only) for box in boxes)
-        for roots, boxes in zip(values, targets, strict=True)
-    )
+
+    def limited(boxes: Iterable[Box], roots: Sequence[Expression]) -> tuple[Box, ...]:
+        return tuple(_limit(box, roots, extents, start, owned_only) for box in boxes)
+
+    reduced = [reduction.value for reduction in program.reductions]
+    if not program.stores:
+        return (limited(targets[0], reduced),) * len(reduced)
+    stored = [
+        limited(boxes, [store.value]) for store, boxes in zip(program.stores, targets, strict=True)
+    ]
+    return (*stored, *(limited(stored[0], [value]) for value in reduced))
 
 
 def _limit(
@@ -88,9 +94,9 @@ def _readable(
 
 
 def common_core(boxes: Sequence[Sequence[Box]], ndim: int) -> Box:
-    """A box in which all stores are computed: the intersection of the largest box of each.
+    """A box in which all is computed: the intersection of the largest box of each output.
 
-    Empty if a store has no boxes, because all its points on this rank are fixed.
+    Empty if an output has no boxes, because all its points on this rank are fixed.
     """
     if not all(boxes):
         return Box((0,) * ndim, (0,) * ndim)

@@ -62,21 +62,19 @@ class NumpyLaunch:
     def run(self, box: Box, mask: int = -1, colour: int = 0) -> None:
         if box.empty:
             return
-        active = [store for bit, store in enumerate(self.program.stores) if mask >> bit & 1]
-        reducing = bool(self._partials) and (mask & 1 == 1 or not self.program.stores)
-        roots = [store.value for store in active]
-        if reducing:
-            roots += [partial.reduction.value for partial in self._partials]
+        stores, first = self.program.stores, len(self.program.stores)
+        active = [store for bit, store in enumerate(stores) if mask >> bit & 1]
+        reducing = [p for bit, p in enumerate(self._partials, first) if mask >> bit & 1]
+        roots = [store.value for store in active] + [p.reduction.value for p in reducing]
         values = self._evaluate(roots, box)
         chosen = self._colour(box, colour)
         for store in active:
             view = self.arrays[store.parameter]
             target = view.memory[store.component][box.slices([-o for o in view.origin])]
             np.copyto(target, values[id(store.value)], where=chosen)
-        if reducing:
-            for partial in self._partials:
-                value = np.broadcast_to(values[id(partial.reduction.value)], box.shape)
-                partial.add(value[chosen] if isinstance(chosen, np.ndarray) else value)
+        for partial in reducing:
+            value = np.broadcast_to(values[id(partial.reduction.value)], box.shape)
+            partial.add(value[chosen] if isinstance(chosen, np.ndarray) else value)
 
     def reset_reductions(self) -> None:
         for partial in self._partials:

@@ -83,6 +83,7 @@ class Frame:
         for number in range(2 * len(self.program.reductions)):
             for word in (
                 f"part{number}",
+                f"count{number}",
                 f"strip{number}",
                 f"strip{number}_re",
                 f"strip{number}_im",

@@ -62,9 +62,9 @@ class BoundLaunch(Protocol):
     def run(self, box: Box, mask: int = -1, colour: int = 0) -> None:
         """Compute a box of local indices. Local.
 
-        Bit k of `mask` activates store k; -1 activates all. A two-colour program computes the
-        points whose global indices have an even (colour 0) or odd (1) sum. Reductions take part
-        where bit 0 is active, or at all points of a program without stores.
+        Bit k of `mask` activates store k, and the bits above those of all stores activate the
+        reductions; -1 activates all. A two-colour program computes the points whose global indices
+        have an even (colour 0) or odd (1) sum.
         """
         ...
 

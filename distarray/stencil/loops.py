@@ -55,7 +55,9 @@ class Loops:
         """Assignments outside the innermost loop, by level, and the lines within it."""
         values = [store.value for store in self._program.stores]
         body = Body(self._frame, [*values, *(r.value for r in self._program.reductions)])
-        lines = body.lines[-1] + self._collected(body, "place")
+        lines = list(body.lines[-1])
+        for number in range(len(self._program.reductions)):
+            lines += self._collected(body, number, "place")
         direct = len(self._program.stores) == 1 and as_dtype(values[0].dtype).kind != "c"
         writes = []
         for number in range(len(values)):
@@ -85,14 +87,13 @@ class Loops:
             return [f"{element}.re", f"{element}.im"]
         return [element]
 
-    def _collected(self, body: Body, place: str) -> list[str]:
-        """Values of the reductions, put into their strips."""
-        lines, parts = [], [0] * len(self._program.reductions)
-        for accumulator in self._accumulators:
-            node = self._program.reductions[accumulator.reduction].value
-            text = body.value(node)[parts[accumulator.reduction]]
-            parts[accumulator.reduction] += 1
-            part = printing.part_type(as_dtype(node.dtype))
+    def _collected(self, body: Body, number: int, place: str) -> list[str]:
+        """The value of a reduction, put into its strips."""
+        node = self._program.reductions[number].value
+        part = printing.part_type(as_dtype(node.dtype))
+        own = [a for a in self._accumulators if a.reduction == number]
+        lines = []
+        for accumulator, text in zip(own, body.value(node), strict=True):
             (value,) = printing.converted((text,), part, accumulator.strip_dtype)
             lines.append(f"{accumulator.name}[{place}] = {value.code};")
         return lines
@@ -102,14 +103,17 @@ class Loops:
         text = Lines()
         names = [self._declared(text, number) for number in range(len(self._program.stores))]
         for number, store in enumerate(self._program.stores):
-            reduced = [r.value for r in self._program.reductions] if number == 0 else []
-            body = Body(self._frame, [store.value, *reduced], flat=True)
+            body = Body(self._frame, [store.value], flat=True)
             text.open(f"if (mask & {1 << number})")
             text.add(*body.lines[-1])
             pairs = zip(names[number], self._outputs(body, number), strict=True)
             text.add(*(f"{name} = {value};" for name, (_, value, _) in pairs))
-            if reduced:
-                text.add(*self._collected(body, "count"), "count++;")
+            text.close()
+        for number, reduction in enumerate(self._program.reductions):
+            body = Body(self._frame, [reduction.value], flat=True)
+            text.open(f"if (mask & {1 << len(names) + number})")
+            text.add(*body.lines[-1], *self._collected(body, number, f"count{number}"))
+            text.add(f"count{number}++;")
             text.close()
         for number, own in enumerate(names):
             parts = zip(self._targets(number), own, strict=True)
@@ -232,14 +236,16 @@ class Loops:
         for accumulator in self._accumulators:
             text.add(f"{printing.type_name(accumulator.strip_dtype)} {accumulator.name}[{STRIP}];")
         if self._masked:
-            text.add("int64_t count = 0;")
+            for number in range(len(self._program.reductions)):
+                text.add(f"int64_t count{number} = 0;")
         self._line("strip", "strip_end", point)
         if not self._masked:
             every = self._program.colours == 1
             points = "strip_end - strip" if every else "(strip_end - first + 1) / 2"
             text.add(f"const int64_t count = {points};")
         for part, accumulator in zip(parts, self._accumulators, strict=True):
-            text.add(accumulator.add(f"{part}[chunk]"))
+            count = f"count{accumulator.reduction}" if self._masked else "count"
+            text.add(accumulator.add(f"{part}[chunk]", count))
         text.close()
 
 
