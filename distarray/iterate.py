@@ -7,6 +7,7 @@ oldest state the next target.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from distarray.block import Component
 from distarray.elementwise import require_array
 from distarray.errors import ArrayError, StencilError, shown
 from distarray.kernels.apply import StencilKernel
+from distarray.kernels.extents import free_boxes
 from distarray.kernels.plan import ApplyPlan
+from distarray.profile import Profile
 from distarray.progress import Progress
-from distarray.regions import Box
+from distarray.regions import Box, without
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -34,24 +37,26 @@ Callback = Callable[[int, float, tuple["DistArray", ...]], Any]
 
 @dataclass(frozen=True)
 class _Stage:
-    """One kernel of a step, the positions of its arrays and the names of its scalars."""
+    """One kernel of a step, the positions of its arrays, and its scalars: names of those that have
+    a value in every step, and values of the static ones.
+    """
 
     kernel: StencilKernel
     positions: tuple[int, ...]
     scalars: tuple[str, ...]
+    statics: dict[str, Any]
 
     def arrays(self, state: Sequence[DistArray]) -> list[DistArray]:
         return [state[position] for position in self.positions]
 
     def run(self, state: Sequence[DistArray], time: float, values: Mapping[str, Any]) -> None:
-        self.kernel.apply(
-            *self.arrays(state), time=time, **{name: values[name] for name in self.scalars}
-        )
+        self.kernel.apply(*self.arrays(state), time=time, **self._scalars(values))
 
     def plan(self, state: Sequence[DistArray], time: float, values: Mapping[str, Any]) -> ApplyPlan:
-        return self.kernel.prepare(self.arrays(state), {n: values[n] for n in self.scalars}, time)[
-            0
-        ]
+        return self.kernel.prepare(self.arrays(state), self._scalars(values), time)[0]
+
+    def _scalars(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: values[name] for name in self.scalars} | self.statics
 
 
 def iterate(
@@ -89,7 +94,7 @@ def iterate(
     progress : bool
         Show a progress line on standard error.
     **scalars : number or function of the step number
-        Each kernel receives those it names.
+        Each kernel receives those it names; static ones as they are.
 
     Notes
     -----
@@ -121,13 +126,18 @@ def iterate(
     state = list(arrays)
     if not steps:
         return _newest(state, positions)
-    last = _start(stages, state, positions, time, _values(scalars, 0, dt))
+    varying = {name: scalars[name] for stage in stages for name in stage.scalars if name != "dt"}
+    values = _values(varying, 0, dt)
+    last = _start(stages, state, positions, time, values)
+    field = next(array for array in state if not isinstance(array, Profile))
+    cells = math.prod(field.layout.decomposition.shape)
     if steps >= WORTH_COMPARING:
-        require_alike(state[0].communicator, "steps of iterate", str(steps))
-    with Progress(steps, cells=state[0].size, enabled=progress and state[0].block.rank == 0) as bar:
+        require_alike(field.communicator, "steps of iterate", str(steps))
+    with Progress(steps, cells=cells, enabled=progress and field.block.rank == 0) as bar:
         for number in range(steps):
             now = time if dt is None else time + number * dt
-            values = _values(scalars, number, dt)
+            if number:
+                values = _values(varying, number, dt)
             for stage in stages:
                 stage.run(state, now, values)
             written = state[last]
@@ -174,10 +184,10 @@ def _stages(
                 "passed to iterate; "
                 f"use 0 to {count - 1}."
             )
-        names = tuple(
-            n for n in kernel.scalar_names if n in scalars or (n == "dt" and dt is not None)
-        )
-        stages.append(_Stage(kernel, tuple(positions), names))
+        given = scalars if dt is None else scalars | {"dt": dt}
+        statics = {n: given[n] for n in kernel.static_names if n in given}
+        names = tuple(n for n in kernel.scalar_names if n in given and n not in statics)
+        stages.append(_Stage(kernel, tuple(positions), names, statics))
     if not stages:
         raise StencilError(
             "The step of iterate is an empty list; pass at least one (kernel, positions)."
@@ -234,7 +244,7 @@ def _check_counts(
     steps: int, tile: int | str, every: int, callback: Callback | None, times: Sequence[Any]
 ) -> None:
     for name, count in (("steps", steps), ("every", every)):
-        if not isinstance(count, int | np.integer) or count < 0:
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
             raise ArrayError(
                 f"{name} of iterate must be a whole number from 0, got {shown(count)}; correct it."
             )
@@ -262,37 +272,53 @@ def _start(
 ) -> int:
     """Copy what a step does not compute; gives the position of the array written last."""
     last = positions[0] if positions else 0
-    left: dict[Component, list[Box] | None] = {}
-    for stage in stages:
-        plan = stage.plan(state, time, values)
-        arrays = stage.arrays(state)
+    plans = [stage.plan(state, time, values) for stage in stages]
+    for stage, plan in zip(stages, plans, strict=True):
         if plan.program.stores:
             last = stage.positions[plan.program.stores[0].parameter]
-        for number, position in enumerate(stage.positions):
-            if len(positions) > 1 and position == positions[-1]:
-                for component, boxes in plan.uncomputed(arrays, number).items():
-                    left[component] = _common(left.get(component, boxes), boxes)
-    if any(boxes is not None for boxes in left.values()):
-        newest = _newest(state, positions)
-        for position in positions:
-            if state[position] is not newest:
-                _copy_boxes(newest, state[position], left)
+    if len(positions) > 1:
+        target, newest = state[positions[-1]], _newest(state, positions)
+        everywhere, here = (
+            _uncomputed(stages, plans, state, positions[-1], whole=whole) for whole in (True, False)
+        )
+        if target is not newest and any(everywhere.values()):
+            for position in positions:
+                if state[position] is not newest:
+                    _copy_boxes(newest, state[position], here)
     return last
 
 
-def _common(one: list[Box] | None, other: list[Box] | None) -> list[Box] | None:
-    """The points in both lists of disjoint boxes; None stands for no points on any rank."""
-    if one is None or other is None:
-        return None
-    return [box for a in one for b in other if not (box := a.intersection(b)).empty]
+def _uncomputed(
+    stages: Sequence[_Stage],
+    plans: Sequence[ApplyPlan],
+    state: Sequence[DistArray],
+    target: int,
+    *,
+    whole: bool,
+) -> dict[Component, list[Box]]:
+    """The points of the target that may be written and that no kernel of the step computes: of this
+    rank, or of the whole domain, of which all ranks agree.
+    """
+    array = state[target]
+    left = {
+        component: list(free_boxes(array, component, whole=whole))
+        for component in np.ndindex(*array.components)
+    }
+    for stage, plan in zip(stages, plans, strict=True):
+        arrays = stage.arrays(state)
+        for number, position in enumerate(stage.positions):
+            if position == target:
+                for component, boxes in plan.written_boxes(arrays, number, whole=whole).items():
+                    left[component] = without(left[component], boxes)
+    return left
 
 
 def _copy_boxes(
-    source: DistArray, target: DistArray, boxes: Mapping[Component, list[Box] | None]
+    source: DistArray, target: DistArray, boxes: Mapping[Component, Sequence[Box]]
 ) -> None:
     with target.writing() as values:
         for component, places in boxes.items():
-            for box in places or ():
+            for box in places:
                 values[component][box.slices()] = source.local[component][box.slices()]
 
 

@@ -268,6 +268,11 @@ class StencilKernel:
         """Names of the keyword-only parameters."""
         return self._signature.scalars
 
+    @property
+    def static_names(self) -> tuple[str, ...]:
+        """Names of those that keep their Python values while the function is traced."""
+        return self._static
+
     # ---- scalars
 
     def _sort_scalars(

@@ -1,0 +1,180 @@
+"""Rules of kernels and of iterate that depend on which points are computed, and plans over time.
+
+Expected values come from NumPy on the whole array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import distarray as da
+from distarray.testing import assert_equal
+from tests.ranks.bits import random_values
+from tests.ranks.refusals import refuse
+
+N = 26
+
+
+def line(values: Any, **options: Any) -> da.DistArray:
+    """A field without conditions with these values."""
+    field = da.Grid(values.shape[-1:]).empty(**options)
+    field[...] = values
+    return field
+
+
+# ---- points that outputs and reductions share, or not
+
+
+def test_a_reduction_does_not_shrink_the_outputs() -> None:
+    @da.stencil
+    def kernel(u: Any, new: Any, other: Any) -> Any:
+        new[0] = 2.0 * u[0]
+        other[0] = u[0] - u[-1]
+        return (
+            da.reduce.max(abs(u[1] - u[0])),
+            da.reduce.sum(u[0], reproducible=True),
+            da.reduce.min(u[-1] + u[1]),
+        )
+
+    values = random_values(N)
+    u, new, other = line(values), line(0 * values), line(0 * values)
+    greatest, total, least = kernel(u, new, other)
+    assert_equal(new, 2.0 * values)
+    assert_equal(other, np.concatenate([[0.0], values[1:] - values[:-1]]))
+    assert float(greatest) == np.abs(values[1:] - values[:-1]).max()
+    assert float(total) == float(u.sum(reproducible=True))
+    assert float(least) == (values[:-2] + values[2:]).min()
+
+
+def test_a_reduction_keeps_to_the_points_of_the_first_output() -> None:
+    @da.stencil
+    def kernel(u: Any, new: Any) -> Any:
+        new[0] = u[-1]
+        return da.reduce.sum(0.0 * u[0] + 1.0), da.reduce.sum(u[1] * 0.0 + 1.0)
+
+    u = line(np.ones(N))
+    own, narrower = kernel(u, u.copy())
+    assert (float(own), float(narrower)) == (N - 1, N - 2)
+
+
+def test_a_reduction_runs_over_the_grid_whatever_comes_first() -> None:
+    @da.stencil
+    def weighted(p: Any, u: Any) -> Any:
+        return da.reduce.sum(p[0] * u[0, 0])
+
+    @da.stencil
+    def of_coarse(c: Any, f: Any) -> Any:
+        return da.reduce.sum(f[0, 0] - c.coarse[0, 0]), da.reduce.sum(0 * f[0, 0] + 1)
+
+    @da.stencil
+    def of_fine(f: Any, c: Any) -> Any:
+        return da.reduce.max(f.fine[1, 0] - c[0, 0])
+
+    grid = da.Grid((24, 10))
+    values = np.arange(240.0).reshape(24, 10)
+    f, c = grid.empty(), grid.coarsen().empty()
+    f[...], c[...] = values, 3.0 * values[:12, :5]
+    profile = grid.profile(1, np.arange(10.0))
+    assert float(weighted(profile, f)) == (np.arange(10.0) * values).sum()
+    total, count = of_coarse(c, f)
+    assert float(count) == 240
+    assert float(total) == (values - np.kron(3.0 * values[:12, :5], np.ones((2, 2)))).sum()
+    assert float(of_fine(f, c)) == (values[1::2, ::2] - 3.0 * values[:12, :5]).max()
+
+
+def test_a_sum_has_the_same_bits_with_and_without_overlap() -> None:
+    @da.stencil
+    def kernel(u: Any, new: Any) -> Any:
+        new[0, 0, 0] = u[1, 0, 0] + u[-1, 0, 0] + u[0, 1, 0] - u[0, 0, -1]
+        return da.reduce.sum(new[0, 0, 0] * 1.1)
+
+    grid = da.Grid((40, 33, 31), periodic=True)
+    u = grid.empty()
+    u[...] = random_values(*grid.shape)
+    new, found = grid.empty_like(u), set()
+    for overlap in (True, False, None, None, None):
+        u += 0.0  # stale again
+        found.add(kernel.apply(u, new, overlap=overlap).result().tobytes())
+    found.add(kernel(u, new).result().tobytes())  # nothing to exchange
+    assert len(found) == 1
+
+
+# ---- iterate
+
+
+@da.stencil
+def advance(u: Any, new: Any) -> None:
+    new[1][0] = 0.5 * (u[1][1] + u[1][-1]) + u[0][0]
+
+
+def test_what_no_kernel_of_a_step_writes_is_copied() -> None:
+    values = random_values(2, N)
+    state = [line(start, components=2) for start in (values, np.full((2, N), 7.0))]
+    last = da.iterate(advance, *state, steps=5)
+    expected = values.copy()
+    for _ in range(5):
+        before = expected[1].copy()
+        expected[1, 1:-1] = 0.5 * (before[2:] + before[:-2]) + values[0, 1:-1]
+    assert_equal(last, expected)
+
+
+def test_points_that_one_kernel_of_a_step_computes_are_not_copied() -> None:
+    @da.stencil
+    def inner(u: Any, new: Any) -> None:
+        new[0] = u[-1]
+
+    @da.stencil
+    def high(u: Any, new: Any) -> None:
+        new[0] = u[1]
+
+    values = random_values(N)
+    u, new = line(values), line(np.full(N, 7.0))
+    last = da.iterate([(inner, (0, 1)), (high, (0, 1))], u, new, steps=1)
+    assert_equal(last, np.concatenate([values[1:], values[-2:-1]]))
+
+
+def test_scalars_of_iterate_are_functions_of_the_step_unless_static() -> None:
+    asked = []
+
+    def rate(step: int) -> float:
+        asked.append(step)
+        return 0.5 + step
+
+    @da.stencil(static=("flux",))
+    def flow(u: Any, new: Any, *, flux: Any, r: Any) -> None:
+        new[0] = u[0] + r * flux(u[0])
+
+    values = random_values(N)
+    last = da.iterate(
+        flow, line(values), line(values), steps=3, flux=lambda v: 2.0 * v + 1.0, r=rate
+    )
+    assert asked == [0, 1, 2]
+    for step in range(3):
+        values = values + (0.5 + step) * (2.0 * values + 1.0)
+    assert_equal(last, values)
+
+
+def test_iterate_shows_progress_of_a_kernel_that_takes_a_profile_first() -> None:
+    @da.stencil
+    def weighted(p: Any, u: Any, new: Any) -> None:
+        new[0] = p[0] * u[0]
+
+    values = random_values(N)
+    u = line(values)
+    profile = u.grid.profile(0, np.arange(N) * 1.0)
+    last = da.iterate(weighted, profile, u, u.copy(), steps=2, rotate=(1, 2), progress=True)
+    assert_equal(last, values * np.arange(N) * np.arange(N))
+
+
+def test_a_number_of_steps_is_no_truth_value() -> None:
+    refuse(
+        da.ArrayError,
+        {
+            "da.iterate(advance, u, new, steps=True)": (
+                "steps of iterate must be a whole number from 0, got True; correct it."
+            ),
+        },
+        {"advance": advance},
+    )
