@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.arguments import fewer_ranks, host_values, require_function
+from distarray.arguments import check_dtype, check_fits, fewer_ranks, host_values, require_function
 from distarray.arraylike import HostArray, is_array, is_grid
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition, factorisations
@@ -25,6 +25,9 @@ from distarray.transfer import Selection
 if TYPE_CHECKING:
     from distarray.array import DistArray
     from distarray.grid import Grid
+
+#: Element types, by the numbers that ranks agree on.
+_TYPES = list(map(np.dtype, (np.bool_, *"bhilBHIL", np.float32, np.float64, "c8", "c16")))
 
 #: What each communicator has moved before, to be moved again without planning.
 _kept: weakref.WeakKeyDictionary[Communicator, KeptRedistributions] = weakref.WeakKeyDictionary()
@@ -191,10 +194,13 @@ def map_along(
     axis : int or str
         An axis of the array, components counted; or the name of a grid axis.
     function : callable
-        Gets a host array with this rank's part, components first, and returns one of the same
-        shape; its element type may differ. It is not called on ranks that own nothing.
+        Gets a contiguous, read-only host array with this rank's part, components first, and returns
+        one of the same shape; its element type may differ, but not between ranks. It is not called
+        on ranks that own nothing.
     out : DistArray, optional
         Takes the result, cast to its dtype; placed so that the axis is whole, as the result is.
+        Nothing is then agreed upon over the ranks, which would take longer than a small transform:
+        an error of the function is raised on the ranks that have it alone.
 
     Returns
     -------
@@ -205,7 +211,10 @@ def map_along(
     Raises
     ------
     ArrayError
-        The function changed the shape, or returned what is no number; `out` is placed otherwise.
+        The function changed the shape, returned what is no number, or other element types on other
+        ranks; `out` is placed otherwise.
+    Exception
+        Whatever the function raises; without `out` on all ranks, also where it did not.
 
     Examples
     --------
@@ -221,22 +230,63 @@ def map_along(
     source = array if number < depth else local_along(array, (number - depth,))
     if out is not None:
         _require_target(out, source, array, number)
-    block = np.ascontiguousarray(array.block.backend.to_host(source._owned))
-    values = block
-    if block.size:
-        values = host_values(function(block), "Values of the function of map_along")
+    if out is not None:
+        result, values = out, _mapped(function, source, array)
+        if values is not None:
+            check_fits(values, out.dtype, "Values of the function of map_along")
+    else:
+        values, dtype = _agreed(function, source, array)
+        result = source._like(dtype)
+    if values is not None:
+        with np.errstate(all="ignore"):
+            result._owned[...] = array.block.backend.asarray(values)
+    result._written()
+    return result
+
+
+def _mapped(
+    function: Callable[[HostArray], Any], source: DistArray, array: DistArray
+) -> HostArray | None:
+    """What the function makes of this rank's block of `source`; None where there is none. Local."""
+    owned = source.block.backend.to_host(source._owned)
+    if not owned.size:
+        return None
+    # A function that works in place is refused everywhere: on some ranks it would work on a copy.
+    block = np.ascontiguousarray(owned).view()
+    block.flags.writeable = False
+    values = host_values(function(block), "Values of the function of map_along")
     if values.shape != block.shape:
         raise ArrayError(
             f"The function of map_along changed the shape of a block of {array!r}; return values "
             "of the shape it is given."
         )
-    dtype = values.dtype if out is None else out.dtype
-    if out is None and source.decomposition.size < source.communicator.size:
-        dtype = np.dtype(source.communicator.bcast(dtype.str))
-    result = source._like(dtype) if out is None else out
-    result._owned[...] = array.block.backend.asarray(values.astype(dtype, copy=False))
-    result._written()
-    return result
+    return values
+
+
+def _agreed(
+    function: Callable[[HostArray], Any], source: DistArray, array: DistArray
+) -> tuple[HostArray | None, np.dtype[Any]]:
+    """The values of `_mapped` and their element type on all ranks, or the error of one of them.
+    Collective.
+    """
+    error, values, number = None, None, -1
+    try:
+        values = _mapped(function, source, array)
+        if values is not None:
+            number = _TYPES.index(check_dtype(values.dtype))
+    except Exception as wrong:  # whatever the function raises, here or on another rank
+        error = wrong
+    # The largest and the smallest number of a type, and whether there is an error.
+    mine = np.array([number, -number if number >= 0 else -len(_TYPES), error is not None])
+    highest, lowest, failed = source.communicator.allreduce(mine, "max")
+    if failed:
+        source.communicator.agree(error)
+    if 0 <= highest != -lowest:
+        raise ArrayError(
+            f"The function of map_along returned {_TYPES[-lowest]} and {_TYPES[highest]} for "
+            f"blocks of {array!r}; convert what it returns to one element type."
+        )
+    return values, _TYPES[highest] if highest >= 0 else source.dtype
 
 
 def _require_target(out: DistArray, source: DistArray, array: DistArray, axis: int) -> None:

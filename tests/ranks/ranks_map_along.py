@@ -1,0 +1,67 @@
+"""What functions given to `map_along` may do, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import distarray as da
+from distarray import ArrayError
+from tests.ranks.common import SIZE, refused
+
+
+def field():
+    """An array whose blocks along x are contiguous in memory, on one rank without any padding."""
+    return da.asarray(np.arange(8.0 * SIZE * 8).reshape(8 * SIZE, 8), ranks=(SIZE, 1))
+
+
+def rank():
+    return da.Grid((SIZE,)).rank
+
+
+def test_a_function_that_works_in_place_is_refused_and_changes_nothing():
+    for u in (field(), da.Grid((8 * SIZE, 5), ranks=(SIZE, 1)).zeros()):
+        before = u.gather()
+        for axis in (0, 1):
+            with pytest.raises(ValueError, match="read-only"):
+                da.map_along(u, axis, lambda block: np.cumsum(block, axis=0, out=block))
+        assert np.array_equal(u.gather(), before)
+
+
+def test_a_function_may_return_its_block():
+    u = field()
+    same = da.map_along(u, 1, lambda block: block)
+    same[0, 0] = -1.0
+    assert u[0, 0] == 0.0
+    assert np.array_equal(same[1:].gather(), u[1:].gather())
+
+
+def test_an_error_on_one_rank_is_raised_on_all():
+    def fails(block):
+        if rank() == SIZE - 1:
+            raise ZeroDivisionError(f"of rank {SIZE - 1}")
+        return block
+
+    refused(ZeroDivisionError, f"of rank {SIZE - 1}", lambda: da.map_along(field(), 1, fails))
+    assert field().sum() == sum(range(64 * SIZE))
+
+
+def test_element_types_must_agree():
+    if SIZE > 1:
+        refused(
+            ArrayError,
+            "returned int64 and float64 for blocks",
+            lambda: da.map_along(field(), 1, lambda b: b.astype(int) if rank() else b),
+        )
+
+
+def test_ranks_without_values_get_the_element_type():
+    u = da.asarray(np.arange(6.0).reshape(3, 2))
+    found = da.map_along(u, 0, lambda block: block > 2.0)
+    assert found.dtype == np.bool_
+    assert np.array_equal(found.gather(), [[False, False], [False, True], [True, True]])
+
+
+def test_complex_values_do_not_fit_a_real_target():
+    u = field()
+    refused(ArrayError, "take their real part", lambda: da.map_along(u, 1, lambda b: b * 1j, out=u))
