@@ -8,6 +8,7 @@ alike whether to exchange.
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,24 @@ Widths = tuple[int, ...]  # cells per axis, 0 where the direction is 0
 HaloReads = dict[tuple[Component, Direction], Widths]
 
 _serial = itertools.count()
+
+
+@dataclass
+class Filled:
+    """What boundary conditions have done to a block since it was written; kept by `boundary`.
+
+    A state is what values depend on besides the block: conditions, time, other arrays.
+
+    Attributes
+    ----------
+    points : state at which points on faces were fixed; None for never
+    layers : state at which layers were filled
+    fills : serials of the fills made at that state
+    """
+
+    points: object = None
+    layers: object = None
+    fills: set[int] = field(default_factory=set)
 
 
 class Block:
@@ -56,8 +75,7 @@ class Block:
         self.serial = next(_serial)
         self.version = 0
         self.fresh: HaloReads = {}
-        #: Version at which each boundary fill was made; owned by `boundary`.
-        self.filled: dict[Any, Any] = {}
+        self.filled = Filled()
 
     @property
     def empty(self) -> bool:
@@ -82,7 +100,7 @@ class Block:
         stale.
         """
         self.version += 1
-        self.filled.clear()
+        self.filled = Filled()
         if not component:
             self.fresh.clear()
             return

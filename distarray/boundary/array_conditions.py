@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from distarray.block import Block, Component, HaloReads
 from distarray.boundary import requirements
 from distarray.boundary.conditions import Condition, Custom, Piecewise
 from distarray.boundary.custom import CustomProgram, CustomRule, trace_custom
 from distarray.boundary.face import Face
-from distarray.boundary.points import prepare_fixes
+from distarray.boundary.points import face_region, prepare_fixes
 from distarray.boundary.rules import PiecewiseRule, Rule, Steps, UnsetRule, simple_rule
 from distarray.boundary.values import condition_part
+from distarray.comm.base import Communicator
 from distarray.errors import BoundaryError
 from distarray.geometry import AxisGeometry
 from distarray.layout import Layout
@@ -52,11 +56,55 @@ class ArrayConditions:
         self.entries: dict[requirements.RuleKey, Entry] = {}
         self.rules: dict[requirements.RuleKey, Rule] = {}
         self.time = 0.0
-        self.block: weakref.ref[Block] | None = None
-        self.changed()
+        self._block: weakref.ref[Block] | None = None
+        self._communicator: Communicator | None = None
+        self._note_change()
 
-    def changed(self) -> None:
-        """Note that entries were changed."""
+    @property
+    def block(self) -> Block | None:
+        return None if self._block is None else self._block()
+
+    def attach(self, block: Block, communicator: Communicator | None) -> None:
+        """Name the array's block: changes then make its layers stale and fix points at once, and
+        users' functions are tried. Collective.
+        """
+        self._block, self._communicator = weakref.ref(block), communicator
+        self._try_functions(self.rules.values())
+        self.fix_values(block)
+
+    def change(self, changes: Mapping[requirements.RuleKey, Entry | None]) -> None:
+        """Replace entries, or remove those that become None. Collective."""
+        self._try_functions(entry.rule for entry in changes.values() if entry is not None)
+        for key, entry in changes.items():
+            if entry is None:
+                self.entries.pop(key, None)
+            else:
+                self.entries[key] = entry
+        self._note_change()
+
+    def _try_functions(self, rules: Iterable[Rule]) -> None:
+        """Call users' functions where this rank will call them, so that all ranks learn of one that
+        fails on some. Without communication where none has functions.
+        """
+        rules = [rule for rule in rules if rule.calls_functions]
+        block = self.block
+        if block is None or not rules:
+            return
+        error: Exception | None = None
+        try:
+            with np.errstate(all="ignore"):
+                for rule in rules:
+                    region = face_region(rule.face, block)
+                    if region is not None:
+                        rule.try_functions(region, self.time)
+        except Exception as caught:
+            error = caught
+        if self._communicator is not None:
+            self._communicator.agree(error)
+        elif error is not None:
+            raise error
+
+    def _note_change(self) -> None:
         self.version = next(_version)
         self.rules = {key: entry.rule for key, entry in self.entries.items()}
         self.time_dependent = any(rule.time_dependent for rule in self.rules.values())
@@ -67,7 +115,7 @@ class ArrayConditions:
             }.values()
         )
         self._fixes: tuple[int, int, Steps] | None = None
-        block = self.block() if self.block is not None else None
+        block = self.block
         if block is not None:
             block.changed()
             self.fix_values(block)
@@ -142,15 +190,12 @@ class ArrayConditions:
         if not self.fixing:
             return
         state = self.version, self.time if self.time_dependent else None
-        if block.filled.get("points") == state:
+        if block.filled.points == state:
             return
         if self._fixes is None or self._fixes[:2] != (block.serial, self.version):
             self._fixes = block.serial, self.version, prepare_fixes(self, block)
-        for update in self._fixes[2].updates:
-            update(self.time)
-        for call in self._fixes[2].calls:
-            call()
-        block.filled["points"] = state
+        self._fixes[2].run(self.time)
+        block.filled.points = state
 
     def require_points(self) -> None:
         """Refuse to tell which points are fixed where a condition is unknown. On all ranks."""

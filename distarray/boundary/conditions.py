@@ -25,8 +25,13 @@ class Condition:
     function `f(t, *coords)` of the time and of all coordinates of the face points, broadcastable
     arrays of which the one along the face's axis is the position of the face. For an array with
     components a list or tuple holds one value per component; a function may return such a list or
-    tuple. Arrays are copied. A function is evaluated when the time changes: assign the condition
-    again if it is to answer differently at the same time.
+    tuple. Arrays are copied.
+
+    A function is evaluated on the ranks at the face: when the condition is assigned, at the time
+    used last (0.0 at first), and when the time changes. Assign the condition again if it is to
+    answer differently at the same time. A function that fails on some ranks at the assignment makes
+    that fail on all of them. At a later time no rank waits for the others to agree: the error of
+    one rank then ends the job with its traceback.
     """
 
     #: Fields that may differ from component to component.
@@ -67,8 +72,8 @@ class Robin(Condition):
     """a u + b du/dn = c on the face, with u = (layer + w) / 2 and du/dn = (layer - w) / d, n
     pointing outward.
 
-    Layer m holds 2 c d / (a d + 2 b) + (2 b - a d) / (a d + 2 b) w. Points that lie on the face are
-    left to the kernel and do not enter.
+    Layer m holds 2 c d / (a d + 2 b) + (2 b - a d) / (a d + 2 b) w; a d + 2 b = 0 is refused
+    wherever it is met. Points that lie on the face are left to the kernel and do not enter.
     """
 
     a: Any

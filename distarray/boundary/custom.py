@@ -196,6 +196,7 @@ class CustomRule:
     """The part of a traced kernel that writes one component."""
 
     fixes_all = False
+    calls_functions = False
 
     def __init__(self, traced: CustomProgram, component: Component) -> None:
         self.face, self.traced = traced.face, traced
@@ -221,6 +222,9 @@ class CustomRule:
 
     def fixes(self) -> Iterator[tuple[FaceValue, Masks]]:
         return iter(())
+
+    def try_functions(self, region: Region, time: float) -> None:
+        pass
 
     def sources(self, layers: int) -> list[Source]:
         found, axis, count = [], self.face.axis, len(self.program.arrays) // 2

@@ -11,8 +11,6 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from distarray.block import Block, Component, HaloReads
 from distarray.boundary.face import HIGH, LOW, Region, ends
 from distarray.boundary.rules import Rule, Steps
@@ -41,7 +39,6 @@ class BoundaryFill:
         self._block = weakref.ref(block)
         self._serial = next(_serial)
         self._steps = prepare_fill(conditions, block, reads)
-        self._updated: float | None = None
 
     def stale(self, time: float | None = None) -> bool:
         """Whether values, time, conditions or arrays read have changed since this was run. Local.
@@ -51,34 +48,25 @@ class BoundaryFill:
         block = self._block()
         if block is None:
             return False
-        state, done = block.filled.get("layers", (None, ()))
-        return self._serial not in done or state != self._conditions.state(time)
+        filled = block.filled
+        return self._serial not in filled.fills or filled.layers != self._conditions.state(time)
 
     def run(self, time: float | None = None) -> None:
         """Fix points on faces and fill the layers. Local; neighbour halos must be fresh."""
         block = self._block()
         if block is None:
             return
-        conditions = self._conditions
-        conditions.fix_values(block, time)
-        steps = self._steps
-        with np.errstate(all="ignore"):
-            if self._updated != conditions.time:
-                for update in steps.updates:
-                    update(conditions.time)
-                self._updated = conditions.time
-            for call in steps.calls:
-                call()
+        self._conditions.fix_values(block, time)
+        self._steps.run(self._conditions.time)
         self._note(block, time)
 
     def _note(self, block: Block, time: float | None) -> None:
         """Fills made at another state may have been overwritten: only those of this state count."""
         state = self._conditions.state(time)
-        old, done = block.filled.get("layers", (None, set()))
-        if old != state:
-            done = set()
-            block.filled["layers"] = state, done
-        done.add(self._serial)
+        if block.filled.layers != state:
+            block.filled.layers = state
+            block.filled.fills.clear()
+        block.filled.fills.add(self._serial)
 
 
 def prepare_fill(conditions: ArrayConditions, block: Block, reads: HaloReads) -> Steps:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from distarray.boundary.fill import BoundaryFill
 from distarray.boundary.points import global_free_boxes
 from distarray.boundary.requirements import RuleKey
 from distarray.boundary.values import condition_part
+from distarray.comm.base import Communicator
 from distarray.errors import BoundaryError, shown
 from distarray.geometry import AxisGeometry
 from distarray.layout import Layout
@@ -77,12 +77,16 @@ class Boundary(MutableMapping[str, Any]):
         made._set(self.conditions, self._prefix + tuple(component))
         return made
 
-    def attach(self, block: Block) -> None:
-        """Name the array's block: assignments then make its layers stale and fix points at once.
-        Local.
+    def attach(self, block: Block, communicator: Communicator | None = None) -> None:
+        """Name the array's block, and who holds its other blocks: assignments then make its layers
+        stale and fix points at once. Collective.
+
+        Raises
+        ------
+        Exception
+            What a user's function raises on any rank; on all ranks.
         """
-        self.conditions.block = weakref.ref(block)
-        self.conditions.fix_values(block)
+        self.conditions.attach(block, communicator)
 
     # ---- the mapping
 
@@ -115,12 +119,7 @@ class Boundary(MutableMapping[str, Any]):
         entries: dict[RuleKey, Entry | None] = {}
         for face in self._faces(key):
             entries.update(self._entries(face, value, self._prefix))
-        for place, entry in entries.items():
-            if entry is None:
-                self.conditions.entries.pop(place, None)
-            else:
-                self.conditions.entries[place] = entry
-        self.conditions.changed()
+        self.conditions.change(entries)
 
     def _entries(self, face: Face, value: Any, prefix: Component) -> Mapping[RuleKey, Entry | None]:
         """Entries for a condition, or for a sequence with one condition or None per component."""
@@ -148,12 +147,11 @@ class Boundary(MutableMapping[str, Any]):
         places = [
             place for face in self._faces(key) for place in self._places(face.axis, face.side)
         ]
-        found = [place for place in places if self.conditions.entries.pop(place, None)]
-        if not found:
+        if not any(place in self.conditions.entries for place in places):
             raise MissingConditionError(
                 f"Side {shown(key)} of the array has no condition; assign one or ask with `in`."
             )
-        self.conditions.changed()
+        self.conditions.change(dict.fromkeys(places))
 
     def _places(self, axis: int, side: int, component: Component = ()) -> list[RuleKey]:
         below = components_below(self.conditions.layout, self._prefix + tuple(component))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.block import Block, Component
-from distarray.boundary.face import HIGH, LOW, Region, ends
+from distarray.boundary.face import HIGH, LOW, Face, Region, ends
 from distarray.boundary.rules import Masks, Rule, Steps, mask_on
 from distarray.boundary.values import FaceValue, cast
 from distarray.regions import Box, boxes_of
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 def prepare_fixes(conditions: ArrayConditions, block: Block) -> Steps:
     """The fixing of points that lie on faces, here and in halo copies, the axes in order."""
     steps = Steps()
-    if block.empty:
-        return steps
     for axis, side in itertools.product(range(block.layout.ndim), (LOW, HIGH)):
         for (_, _, component), rule in conditions.rules_at(axis, side):
-            index = rule.face.index(0)
-            if block.padded.start[axis] <= index < block.padded.stop[axis]:
-                region = Region(rule.face, _beside_face(block, axis), 0, block.padded.start)
+            region = face_region(rule.face, block)
+            if region is not None:
                 target = region.inner(block.component(component), 0, 1)
                 for value, masks in rule.fixes():
                     steps.extend(_fix(value, masks, region, target))
     return steps
 
 
-def _beside_face(block: Block, axis: int) -> Box:
-    """What this rank holds beside a face without the layers of other axes."""
+def face_region(face: Face, block: Block) -> Region | None:
+    """What this rank holds at a face, in its halo too, without the layers of other axes."""
+    index = face.index(0)
     box, owned = block.padded, block.owned
+    if block.empty or not box.start[face.axis] <= index < box.stop[face.axis]:
+        return None
     for other in range(box.ndim):
-        if other != axis:
+        if other != face.axis:
             low = ends(block.layout, owned, other, LOW)
             high = ends(block.layout, owned, other, HIGH)
             start = (owned if low else box).start[other]
             stop = (owned if high else box).stop[other]
             box = box.with_axis(other, start, stop)
-    return box
+    return Region(face, box, 0, block.padded.start)
 
 
 def _fix(value: FaceValue, masks: Masks, region: Region, target: Any) -> Steps:

@@ -49,16 +49,27 @@ class Source:
     layers: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Steps:
     """A prepared fill: `updates` evaluate functions at a time, `calls` write the layers."""
 
     updates: list[Callable[[float], None]] = field(default_factory=list)
     calls: list[Callable[..., Any]] = field(default_factory=list)
+    _updated: float | None = None
 
     def extend(self, other: Steps) -> None:
         self.updates.extend(other.updates)
         self.calls.extend(other.calls)
+
+    def run(self, time: float) -> None:
+        """Write the layers; functions are evaluated if the time is not that of the last run."""
+        with np.errstate(all="ignore"):
+            if self._updated != time:
+                for update in self.updates:
+                    update(time)
+                self._updated = time
+            for call in self.calls:
+                call()
 
 
 class Rule(Protocol):
@@ -69,6 +80,15 @@ class Rule(Protocol):
     @property
     def time_dependent(self) -> bool:
         """Whether the layers may change with time alone."""
+        ...
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether functions of the user are called: values that are functions, or a mask."""
+        ...
+
+    def try_functions(self, region: Region, time: float) -> None:
+        """Call them on a region, and check what they return. Local."""
         ...
 
     def sources(self, layers: int) -> list[Source]:
@@ -94,6 +114,7 @@ class SimpleRule:
 
     kind: str
     time_dependent = False
+    calls_functions = False
     fixes_all = False
 
     def __init__(self, face: Face, component: Component) -> None:
@@ -107,6 +128,9 @@ class SimpleRule:
 
     def fixes(self) -> Iterator[tuple[FaceValue, Masks]]:
         return iter(())
+
+    def try_functions(self, region: Region, time: float) -> None:
+        pass
 
     def cast(self, values: Any) -> Any:
         """Coefficients in the array's dtype; real ones of a complex array stay real."""
@@ -134,12 +158,22 @@ class MirrorRule(SimpleRule):
         self.kind = kind
         self.values = tuple(FaceValue(value, face, kind) for value in values)
         self.time_dependent = any(value.time_dependent for value in self.values)
+        self.calls_functions = self.time_dependent
         self.check_number()
         if not self.time_dependent:
-            whole = face.whole()
-            distances = whole.layer_distances(max(1, face.layout.halo[face.axis]))
-            for coefficient in self.coefficients(whole, distances, 0.0):
-                self.cast(coefficient)
+            self.try_functions(face.whole(), 0.0)
+
+    def try_functions(self, region: Region, time: float) -> None:
+        """Compute what a fill, or the fixing of points, computes of the values."""
+        layers = max(1, self.face.layout.halo[self.face.axis])
+        self.cast_coefficients(region, region.layer_distances(layers), time)
+        for value, _ in self.fixes():
+            self.cast(value.on(region, time))
+
+    def cast_coefficients(self, region: Region, distances: Any, time: float) -> tuple[Any, Any]:
+        """The coefficients in the array's dtype."""
+        alpha, beta = self.coefficients(region, distances, time)
+        return self.cast(alpha), beta if isinstance(beta, int) else self.cast(beta)
 
     def coefficients(self, region: Region, distances: Any, time: float) -> tuple[Any, Any]:
         """Alpha and beta of each layer in double precision, an exact 1 or -1 as a Python int."""
@@ -152,26 +186,16 @@ class MirrorRule(SimpleRule):
         mirror = region.inner(
             block.component(self.component), int(self.face.on_face), region.layers
         )
-        compute = partial(self.coefficients, region, region.distances())
+        compute = partial(self.cast_coefficients, region, region.distances())
         if not self.time_dependent:
-            alpha, beta = compute(0.0)
-            return Steps(
-                [],
-                linear(
-                    self.cast(alpha),
-                    beta if isinstance(beta, int) else self.cast(beta),
-                    mirror,
-                    target,
-                ),
-            )
+            return Steps([], linear(*compute(0.0), mirror, target))
         alpha = np.empty(region.shape, target.dtype)
         beta = self.fixed_beta or np.empty(region.shape, target.dtype)
 
         def update(time: float) -> None:
-            new_alpha, new_beta = compute(time)
-            alpha[...] = self.cast(new_alpha)
+            alpha[...], new_beta = compute(time)
             if not isinstance(beta, int):
-                beta[...] = self.cast(new_beta)
+                beta[...] = new_beta
 
         return Steps([update], linear(alpha, beta, mirror, target))
 
@@ -210,7 +234,7 @@ class RobinRule(MirrorRule):
     def coefficients(self, region: Region, distances: Any, time: float) -> tuple[Any, Any]:
         a, b, c = (value.on(region, time) for value in self.values)
         scale = a * distances + 2.0 * b
-        if not self.time_dependent and not np.all(scale):
+        if not np.all(scale):
             raise BoundaryError(
                 f"Robin on {self.face.name} has a d + 2 b = 0 with d the distance of a layer from "
                 "its mirror point, "
@@ -320,6 +344,13 @@ class PiecewiseRule:
     @property
     def fixes_all(self) -> bool:
         return self.first.fixes_all and self.second.fixes_all
+
+    calls_functions = True
+
+    def try_functions(self, region: Region, time: float) -> None:
+        mask_on(region, ((self.mask, True),))
+        self.first.try_functions(region, time)
+        self.second.try_functions(region, time)
 
     def sources(self, layers: int) -> list[Source]:
         return self.first.sources(layers) + self.second.sources(layers)
