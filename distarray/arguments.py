@@ -16,7 +16,7 @@ import numpy as np
 from distarray.backends.base import Backend
 from distarray.backends.cpu import CpuBackend
 from distarray.comm.base import Communicator
-from distarray.decomposition import choose_ranks, per_axis
+from distarray.decomposition import choose_ranks, largest_factorisations, per_axis
 from distarray.errors import (
     ArrayError,
     BackendError,
@@ -220,9 +220,15 @@ def fewer_ranks(
             f"The process grid {fixed} does not fit the {size} ranks of the communicator; "
             "use whole numbers whose product is not larger, or 0 for a free axis."
         )
-    for count in range(size, least, -1) if 0 in fixed else ():
-        with contextlib.suppress(DecompositionError):
-            return choose_ranks(shape, count, ranks=fixed, periodic=periodic, halo=halo)
+    widths = per_axis(halo, len(shape), operator.index, "halo")
+    most = [
+        max(1, cells // max(1, width))
+        for cells, width, parts in zip(shape, widths, fixed, strict=True)
+        if parts == 0
+    ]
+    count = least * math.prod(largest_factorisations(size // least, most)[0])
+    with contextlib.suppress(DecompositionError):
+        return choose_ranks(shape, count, ranks=fixed, periodic=periodic, halo=halo)
     return choose_ranks(shape, least, ranks=fixed, periodic=periodic, halo=halo)
 
 

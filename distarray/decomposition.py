@@ -290,15 +290,38 @@ def _whole_numbers(values: Any, name: str) -> tuple[int, ...]:
         ) from None
 
 
-def factorisations(number: int, ndim: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write `number` as an ordered product of `ndim` factors."""
+def factorisations(
+    number: int, ndim: int, most: Sequence[int] | None = None
+) -> Iterator[tuple[int, ...]]:
+    """All ways to write `number` as an ordered product of `ndim` factors, each at most `most`."""
+    limits = (number,) * ndim if most is None else tuple(most)
+    if number > math.prod(limits):
+        return
     if ndim == 1:
         yield (number,)
         return
-    for first in range(1, number + 1):
-        if number % first == 0:
-            for rest in factorisations(number // first, ndim - 1):
-                yield (first, *rest)
+    for first in _divisors(number):
+        if first > limits[0]:
+            return
+        for rest in factorisations(number // first, ndim - 1, limits[1:]):
+            yield (first, *rest)
+
+
+def largest_factorisations(number: int, most: Sequence[int]) -> list[tuple[int, ...]]:
+    """The ordered products of one factor per entry of `most`, at most that entry, whose value is
+    the largest up to `number`.
+    """
+    for value in range(min(number, math.prod(most)), 1, -1):
+        if found := list(factorisations(value, len(most), most)):
+            return found
+    return [(1,) * len(most)]
+
+
+@functools.lru_cache(maxsize=1024)
+def _divisors(number: int) -> tuple[int, ...]:
+    """All divisors, from 1 up."""
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return tuple(sorted({*small, *(number // n for n in small)}))
 
 
 def choose_ranks(

@@ -4,7 +4,6 @@ some axes.
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ import numpy as np
 from distarray.arguments import check_dtype, check_fits, fewer_ranks, host_values, require_function
 from distarray.arraylike import HostArray, is_array, is_grid
 from distarray.comm.base import Communicator
-from distarray.decomposition import Decomposition, factorisations
+from distarray.decomposition import Decomposition, largest_factorisations
 from distarray.elementwise import require_array, same_placement
 from distarray.errors import ArrayError, shown
 from distarray.redistribute import ComponentIndex, KeptRedistributions, Redistribution
@@ -158,21 +157,10 @@ def pencil_ranks(
     then the one with the most even blocks.
     """
     free = [1 if axis in axes else max(cells, 1) for axis, cells in enumerate(shape)]
-    for count in range(min(size, math.prod(free)), 0, -1):
-        grids = [
-            g
-            for g in factorisations(count, len(shape))
-            if all(n <= f for n, f in zip(g, free, strict=True))
-        ]
-        if grids:
-            return min(
-                grids,
-                key=lambda g: (
-                    -_agreement(g, ranks),
-                    sum(n / f for n, f in zip(g, free, strict=True)),
-                ),
-            )
-    return (1,) * len(shape)
+    return min(
+        largest_factorisations(size, free),
+        key=lambda g: (-_agreement(g, ranks), sum(n / f for n, f in zip(g, free, strict=True))),
+    )
 
 
 def _agreement(grid: Sequence[int], ranks: Sequence[int]) -> int:
