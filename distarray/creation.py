@@ -81,14 +81,13 @@ def full(shape: Sequence[int] | int, value: Any, dtype: Any = None, **options: A
     """An array with one value everywhere; options as for `empty`. Collective."""
     value = host_values(value, "The value of full")
     array = empty(shape, value.dtype if dtype is None else dtype, **options)
-    array.block.memory[...] = 0
     array[...] = value
     return array
 
 
 def zeros(shape: Sequence[int] | int, dtype: Any = float, **options: Any) -> DistArray:
-    """An array of zeros; options as for `empty`. Collective."""
-    return full(shape, 0, dtype, **options)
+    """An array of zeros; options and errors as for `empty`. Collective."""
+    return empty(shape, dtype, **options)  # memory is zeroed
 
 
 def ones(shape: Sequence[int] | int, dtype: Any = float, **options: Any) -> DistArray:

@@ -1,5 +1,8 @@
 """The grid: a box of cells divided over ranks, its geometry, and the arrays that live on it."""
 
+# The options of arrays may be given by position, as in NumPy.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import operator
@@ -198,7 +201,6 @@ class Grid(GridMarker):
         components: int | Sequence[int] = (),
         location: str | None = None,
         boundary: Mapping[str, Any] | None = None,
-        *,
         halo: int | Sequence[int] | None = None,
         name: str | None = None,
     ) -> DistArray:
@@ -218,6 +220,20 @@ class Grid(GridMarker):
         halo : int or sequence of int, optional
             Width of the halo, the grid's by default.
         name : str, optional
+
+        Raises
+        ------
+        GridError
+            Components, a location or a halo that arrays cannot have.
+        UnsupportedError
+            An element type that arrays cannot have.
+        BoundaryError
+            A condition on no side of the grid, or on a periodic axis, or with values that do not
+            fit.
+        DecompositionError
+            Blocks narrower than the halo.
+        BackendError
+            The array does not fit into memory.
         """
         layout = self._layout(dtype, components, location, halo)
         conditions = Boundary(layout, self.geometry, self.axes, boundary)
@@ -229,23 +245,72 @@ class Grid(GridMarker):
             name=name,
         )
 
-    def zeros(self, *args: Any, **options: Any) -> DistArray:
-        """An array of zeros; options as for `empty`. Collective."""
-        return self.full(0, *args, **options)
+    def zeros(
+        self,
+        dtype: Any = float,
+        components: int | Sequence[int] = (),
+        location: str | None = None,
+        boundary: Mapping[str, Any] | None = None,
+        halo: int | Sequence[int] | None = None,
+        name: str | None = None,
+    ) -> DistArray:
+        """An array of zeros; parameters and errors as for `empty`. Collective."""
+        array = self.empty(dtype, components, location, boundary, halo, name)
+        array._written()  # memory is zeroed; conditions may fix points on faces
+        return array
 
-    def ones(self, *args: Any, **options: Any) -> DistArray:
-        """An array of ones; options as for `empty`. Collective."""
-        return self.full(1, *args, **options)
+    def ones(
+        self,
+        dtype: Any = float,
+        components: int | Sequence[int] = (),
+        location: str | None = None,
+        boundary: Mapping[str, Any] | None = None,
+        halo: int | Sequence[int] | None = None,
+        name: str | None = None,
+    ) -> DistArray:
+        """An array of ones; parameters and errors as for `empty`. Collective."""
+        return self.full(1, dtype, components, location, boundary, halo, name)
 
-    def full(self, value: Any, *args: Any, **options: Any) -> DistArray:
-        """An array with one value everywhere; options as for `empty`. Collective."""
-        array = self.empty(*args, **options)
-        array.block.memory[...] = 0
+    def full(
+        self,
+        value: Any,
+        dtype: Any = float,
+        components: int | Sequence[int] = (),
+        location: str | None = None,
+        boundary: Mapping[str, Any] | None = None,
+        halo: int | Sequence[int] | None = None,
+        name: str | None = None,
+    ) -> DistArray:
+        """An array with one value everywhere. Collective.
+
+        Parameters
+        ----------
+        value : number, or array that broadcasts and is the same on every rank
+        dtype, components, location, boundary, halo, name
+            As for `empty`.
+
+        Raises
+        ------
+        ArrayError
+            Values that do not fit the element type or the shape.
+        DistArrayError
+            As for `empty`.
+        """
+        array = self.empty(dtype, components, location, boundary, halo, name)
         array[...] = value
         return array
 
-    def from_function(self, function: Callable[..., Any], *args: Any, **options: Any) -> DistArray:
-        """An array with the values of a function of position; options as for `empty`. Collective.
+    def from_function(
+        self,
+        function: Callable[..., Any],
+        dtype: Any = float,
+        components: int | Sequence[int] = (),
+        location: str | None = None,
+        boundary: Mapping[str, Any] | None = None,
+        halo: int | Sequence[int] | None = None,
+        name: str | None = None,
+    ) -> DistArray:
+        """An array with the values of a function of position. Collective.
 
         Parameters
         ----------
@@ -253,8 +318,20 @@ class Grid(GridMarker):
             Gets one coordinate array per axis, of this rank's points, shaped to broadcast with the
             others. Its result is broadcast and cast; for component arrays it may be a sequence with
             one entry per component.
+        dtype, components, location, boundary, halo, name
+            As for `empty`.
+
+        Raises
+        ------
+        ArrayError
+            What is given cannot be called, or returns what does not broadcast or fit the element
+            type.
+        Exception
+            Whatever the function raises on some rank, on all ranks.
+        DistArrayError
+            As for `empty`.
         """
-        array = self.empty(*args, **options)
+        array = self.empty(dtype, components, location, boundary, halo, name)
         require_function(function, "from_function")
         error = None
         try:
@@ -269,6 +346,13 @@ class Grid(GridMarker):
     def empty_like(self, array: DistArray) -> DistArray:
         """An array of the same element type, components, location, halo and conditions on this
         grid. Collective.
+
+        Raises
+        ------
+        ArrayError, GridError
+            What is given is no array, or has another number of grid axes.
+        BoundaryError
+            Its conditions do not fit this grid.
         """
         require_array(array, "empty_like")
         if array.layout.ndim != self.ndim:
@@ -285,8 +369,7 @@ class Grid(GridMarker):
     def zeros_like(self, array: DistArray) -> DistArray:
         """As `empty_like`, with zeros. Collective."""
         result = self.empty_like(array)
-        result.block.memory[...] = 0
-        result._written()
+        result._written()  # memory is zeroed
         return result
 
     def profile(self, axis: int | str, values: Any, *, halo: int | None = None) -> Profile:
@@ -301,6 +384,13 @@ class Grid(GridMarker):
             rank. A function gets the positions of the cell centres.
         halo : int, optional
             Values kept beyond the cells owned here, the grid's halo by default.
+
+        Raises
+        ------
+        GridError
+            No axis of this grid, a number of values that does not fit it, or what is no number.
+        UnsupportedError
+            An element type that arrays cannot have.
         """
         return Profile(self, self.axis_number(axis), values, halo)
 

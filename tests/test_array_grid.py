@@ -4,6 +4,7 @@ process grids.
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.testing import assert_array_equal
 
 import distarray as da
 from distarray.arguments import fewer_ranks
+from distarray.array import DistArray
 from distarray.errors import DistArrayError
 from distarray.placement import pencil_ranks
 
@@ -69,6 +71,43 @@ def test_full() -> None:
     assert_array_equal(grid.full(2.5).gather(), np.full((4, 2), 2.5))
     assert grid.full(3, dtype=int).dtype == int
     assert grid.ones(components=(2,)).sum() == 16
+
+
+@pytest.mark.parametrize("name", ["empty", "zeros", "ones", "full", "from_function"])
+def test_options_of_arrays_may_be_given_by_position(name: str) -> None:
+    grid = da.Grid((4, 6))
+    first = {"full": (2.5,), "from_function": (lambda x, y: 2.5 + 0 * x,)}.get(name, ())
+    u = getattr(grid, name)(*first, np.float32, (3,), "x", {"x": da.Dirichlet(1.0)}, (2, 0), "v")
+    assert (u.dtype, u.shape, u.location, u.halo, u.name) == (
+        np.float32,
+        (3, 5, 6),
+        "x",
+        (2, 0),
+        "v",
+    )
+    assert set(u.boundary) == {"x-", "x+"}
+    given = list(inspect.signature(getattr(grid, name)).parameters.values())[len(first) :]
+    assert [(p.name, p.default) for p in given] == [
+        ("dtype", float),
+        ("components", ()),
+        ("location", None),
+        ("boundary", None),
+        ("halo", None),
+        ("name", None),
+    ]
+
+
+def test_zeros_are_not_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = da.Grid((4, 6))
+    monkeypatch.setattr(DistArray, "__setitem__", None)
+    for u in (grid.zeros(), da.zeros((3, 2)), grid.zeros_like(grid.zeros())):
+        assert not u.block.memory.any()
+
+
+def test_zeros_keep_values_fixed_on_faces() -> None:
+    u = da.Grid((4, 2)).zeros(location="x", boundary={"x+": da.Dirichlet(3.0)})
+    assert np.array_equal(u.gather()[:, 0], [0.0, 0.0, 0.0, 0.0, 3.0])
+    assert np.array_equal(np.zeros_like(u).gather(), u.gather())
 
 
 def test_profile() -> None:

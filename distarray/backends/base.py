@@ -35,8 +35,8 @@ class Backend(Protocol):
         halo: tuple[int, ...],
         dtype: np.dtype[Any],
     ) -> Any:
-        """Memory for one block, shape components + shape (halo included in shape), rows padded.
-        Local.
+        """Zeroed memory for one block, shape components + shape (halo included in shape), its rows
+        padded. Local.
 
         The last axis is contiguous. Each row, or its owned part, starts a cache line. The row
         pitch is chosen so that rows, planes and components do not share cache sets.
