@@ -14,8 +14,8 @@ from distarray.block import Block, Component, HaloReads
 from distarray.boundary import requirements
 from distarray.boundary.conditions import Condition, Custom, Piecewise
 from distarray.boundary.custom import CustomProgram, CustomRule, trace_custom
-from distarray.boundary.face import Face
-from distarray.boundary.points import face_region, prepare_fixes
+from distarray.boundary.face import Face, Region
+from distarray.boundary.points import holds_points_at, prepare_fixes
 from distarray.boundary.rules import PiecewiseRule, Rule, Steps, UnsetRule, simple_rule
 from distarray.boundary.values import condition_part
 from distarray.comm.base import Communicator
@@ -94,8 +94,8 @@ class ArrayConditions:
         try:
             with np.errstate(all="ignore"):
                 for rule in rules:
-                    region = face_region(rule.face, block)
-                    if region is not None:
+                    if holds_points_at(rule.face, block):
+                        region = Region(rule.face, block.owned, 0, block.padded.start)
                         rule.try_functions(region, self.time)
         except Exception as caught:
             error = caught

@@ -31,28 +31,31 @@ def prepare_fixes(conditions: ArrayConditions, block: Block) -> Steps:
     steps = Steps()
     for axis, side in itertools.product(range(block.layout.ndim), (LOW, HIGH)):
         for (_, _, component), rule in conditions.rules_at(axis, side):
-            region = face_region(rule.face, block)
-            if region is not None:
+            if holds_points_at(rule.face, block):
+                region = Region(rule.face, _beside_face(block, axis), 0, block.padded.start)
                 target = region.inner(block.component(component), 0, 1)
                 for value, masks in rule.fixes():
                     steps.extend(_fix(value, masks, region, target))
     return steps
 
 
-def face_region(face: Face, block: Block) -> Region | None:
-    """What this rank holds at a face, in its halo too, without the layers of other axes."""
-    index = face.index(0)
+def holds_points_at(face: Face, block: Block) -> bool:
+    """Whether this rank owns values nearest to a face, or holds halo copies of them."""
+    low, high = block.padded.start[face.axis], block.padded.stop[face.axis]
+    return not block.empty and low <= face.index(0) < high
+
+
+def _beside_face(block: Block, axis: int) -> Box:
+    """What this rank holds beside a face without the layers of other axes."""
     box, owned = block.padded, block.owned
-    if block.empty or not box.start[face.axis] <= index < box.stop[face.axis]:
-        return None
     for other in range(box.ndim):
-        if other != face.axis:
+        if other != axis:
             low = ends(block.layout, owned, other, LOW)
             high = ends(block.layout, owned, other, HIGH)
             start = (owned if low else box).start[other]
             stop = (owned if high else box).stop[other]
             box = box.with_axis(other, start, stop)
-    return Region(face, box, 0, block.padded.start)
+    return box
 
 
 def _fix(value: FaceValue, masks: Masks, region: Region, target: Any) -> Steps:
