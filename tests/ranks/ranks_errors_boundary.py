@@ -263,8 +263,7 @@ def test_functions_whose_values_do_not_fit() -> None:
                 "make the array complex."
             ),
             filled("da.Neumann(lambda t, x, y: np.zeros(5))", "y-"): (
-                "The function of Neumann on y- returned shape (5,) for face points of shape "
-                "($rows, 1); return a number or an array that broadcasts to them."
+                "The function of Neumann on y- returned shape (5,) for face points of shape ..."
             ),
             filled("da.Piecewise(lambda x, y: 3, da.Dirichlet(0), da.Dirichlet(1))", "y-"): (
                 "The mask of Piecewise on y- returned float64; return bool, as a comparison of "
@@ -272,6 +271,27 @@ def test_functions_whose_values_do_not_fit() -> None:
             ),
         },
         {"neighbours": neighbours},
+    )
+
+
+def test_conditions_of_parts() -> None:
+    both = "b[c].__setitem__((0, 0), b[c][1, 0]) for c in (0, 1)"
+    custom = f"da.Custom(lambda b: [{both}] and None)"
+    refuse(
+        da.BoundaryError,
+        {
+            "grid.zeros(components=3, boundary={'x': da.Dirichlet(np.zeros((2, 8)))})": (
+                "Dirichlet on x- has an array of shape (2, 8); it must have the shape of the face, "
+                "(8,), or components first, (3, 8)."
+            ),
+            "grid.zeros(boundary={'x-': da.Dirichlet(0), 'x+': da.Neumann(0)}).boundary['x']": (
+                "The sides of axis 'x' have different conditions; read 'x-' and 'x+'."
+            ),
+            f"grid.zeros(components=2, boundary={{'x': {custom}}})[0].copy()": (
+                "The Custom condition on x- was assigned to several components and cannot be "
+                "copied with component (0,) alone; copy the whole array."
+            ),
+        },
     )
 
 

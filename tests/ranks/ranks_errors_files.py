@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
+
 import distarray as da
-from tests.ranks.refusals import refuse
+from tests.ranks.refusals import refuse, world
 
 RANKS = (1, 3)
 
@@ -87,3 +89,26 @@ def test_what_is_saved(folder: Path) -> None:
         {"path": folder / "a.h5", "cyclic": cyclic},
     )
     assert not list(folder.iterdir())
+
+
+def test_files_of_others(folder: Path) -> None:
+    path, damaged = folder / "other.h5", folder / "checkpoint_0000000001.h5"
+    if world.rank == 0:
+        with h5py.File(path, "w") as file:
+            file["u"] = [1.0, 2.0]
+        damaged.write_text("no checkpoint")
+    world.Barrier()
+    refuse(
+        da.FileError,
+        {
+            "da.load(path, grid)": (
+                f"The file '{path}' is HDF5 but was not written by save (it has no attribute "
+                "distarray_format); read it with h5py."
+            ),
+            "checkpoints.latest(grid)": (
+                f"No checkpoint in '{folder}' can be read. The newest: The file '{damaged}' is not "
+                "an HDF5 file; give the path of a file written by save."
+            ),
+        },
+        {"path": path, "checkpoints": da.Checkpointer(folder, every=1)},
+    )

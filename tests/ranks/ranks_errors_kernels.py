@@ -390,3 +390,31 @@ def test_what_kernels_may_not_do() -> None:
         },
         KERNELS,
     )
+
+
+def test_types_that_do_not_mix() -> None:
+    start = "Kernel <lambda> (here) "
+    refuse(
+        da.StencilError,
+        {
+            "da.stencil(lambda u: da.reduce.max(u[0, 0] + np.datetime64('2020')))(u)": start
+            + "uses np.datetime64('2020'), which is no number; use bool, int, float or complex.",
+            "da.stencil(lambda u: da.reduce.max(np.sqrt(u[0, 0])))(grid.zeros(np.uint8))": start
+            + "applies sqrt to uint8, which NumPy computes in float16; convert with "
+            ".astype(np.float32) before.",
+            "da.stencil(lambda u, w: da.reduce.max(u[0, 0] & w[0, 0]))(grid.zeros('u8'), whole)": (
+                start + "applies bitwise_and to uint64 and int64, which NumPy does not define; "
+                "convert with .astype."
+            ),
+            "da.stencil(lambda u: da.reduce.max(u[0, 0] + 300))(grid.zeros(np.uint8))": start
+            + "combines the integer 300 with uint8, which cannot hold it; convert with .astype.",
+            "da.stencil(lambda u: da.reduce.max(abs(np.tanh(u[0, 0]))))(phasor)": start
+            + "applies tanh to complex128; for complex values use absolute, ...",
+            "da.stencil(lambda u: da.reduce.max(np.heaviside(u[0, 0], 0)))(u)": start
+            + "uses np.heaviside, which the stencil language does not have; build it from its "
+            "functions.",
+            "da.stencil(lambda u: da.reduce.max(np.add.reduce(u[0, 0])))(u)": start
+            + "uses np.add.reduce, which the stencil language does not have; call np.add on values "
+            "alone.",
+        },
+    )
