@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from distarray.regions import Box
-from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read, walk
+from distarray.stencil.analysis import read_nodes
+from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read
 
 Component = tuple[int, ...]
 
@@ -52,7 +53,8 @@ def computed_boxes(
     """
 
     def limited(boxes: Iterable[Box], roots: Sequence[Expression]) -> tuple[Box, ...]:
-        return tuple(_limit(box, roots, extents, start, owned_only) for box in boxes)
+        reads = read_nodes(roots)
+        return tuple(_limit(box, reads, extents, start, owned_only) for box in boxes)
 
     reduced = [reduction.value for reduction in program.reductions]
     if not program.stores:
@@ -64,13 +66,12 @@ def computed_boxes(
 
 
 def _limit(
-    box: Box, roots: Iterable[Expression], extents: Extents, start: Sequence[int], owned_only: bool
+    box: Box, reads: Iterable[Read], extents: Extents, start: Sequence[int], owned_only: bool
 ) -> Box:
-    for read in walk(roots):
-        if isinstance(read, Read):
-            extent = extents(read.parameter, read.component)
-            source = extent.owned if owned_only else extent.available
-            box = box.intersection(_readable(box, read, source, extent.start, start))
+    for read in reads:
+        extent = extents(read.parameter, read.component)
+        source = extent.owned if owned_only else extent.available
+        box = _readable(box, read, source, extent.start, start)
     return box
 
 
@@ -116,35 +117,35 @@ def partition(
     Bit k of a mask stands for the disjoint boxes[k]. Neighbouring pieces with equal masks are
     joined, along the last axis first.
     """
-    cutting = [box for found in (*boxes, () if without is None else (without,)) for box in found]
-    cutting = [box for box in cutting if not box.empty]
-    if not cutting:
-        return ()
-    masked = [
-        (
-            piece,
-            sum(1 << k for k, found in enumerate(boxes) if any(b.contains(piece) for b in found)),
-        )
-        for piece in _pieces(cutting)
-        if without is None or without.empty or not without.contains(piece)
-    ]
-    joined = [(piece, mask) for piece, mask in masked if mask]
-    for axis in reversed(range(cutting[0].ndim)):
+    masked = [(box, 1 << k) for k, found in enumerate(boxes) for box in found]
+    left_out = 1 << len(boxes)
+    if without is not None:
+        masked.append((without, left_out))
+    pieces = _pieces([(box, mask) for box, mask in masked if not box.empty], 0)
+    joined = [(piece, mask) for piece, mask in pieces if not mask & left_out]
+    for axis in reversed(range(joined[0][0].ndim if joined else 0)):
         joined = _join(joined, axis)
     return tuple(joined)
 
 
-def _pieces(boxes: Sequence[Box]) -> list[Box]:
-    """The boxes between all planes at which some box begins or ends."""
-    pieces = [Box((), ())]
-    for axis in range(boxes[0].ndim):
-        edges = sorted({edge for box in boxes for edge in (box.start[axis], box.stop[axis])})
-        pieces = [
-            Box((*piece.start, low), (*piece.stop, high))
-            for piece in pieces
-            for low, high in itertools.pairwise(edges)
-        ]
-    return pieces
+def _pieces(masked: Sequence[tuple[Box, int]], axis: int) -> list[tuple[Box, int]]:
+    """Disjoint pieces of all boxes, along `axis` and those after it, each with the masks of the
+    boxes that hold it.
+
+    Slabs are cut at the edges of their own boxes only: small boxes far apart do not cut each other.
+    """
+    if not masked:
+        return []
+    if axis == masked[0][0].ndim:
+        return [(Box((), ()), sum(mask for _, mask in masked))]
+    edges = sorted({edge for box, _ in masked for edge in (box.start[axis], box.stop[axis])})
+    return [
+        (Box((low, *piece.start), (high, *piece.stop)), mask)
+        for low, high in itertools.pairwise(edges)
+        for piece, mask in _pieces(
+            [(b, m) for b, m in masked if b.start[axis] <= low and high <= b.stop[axis]], axis + 1
+        )
+    ]
 
 
 def _join(pieces: list[tuple[Box, int]], axis: int) -> list[tuple[Box, int]]:
