@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from distarray.errors import StencilError
-from distarray.stencil import analysis, passes
+from distarray.stencil import analysis
 from distarray.stencil import language as da
 from distarray.stencil.expression import COARSE, FINE, SAME, ArrayParameter, walk
 from distarray.stencil.probing import probe
@@ -192,43 +192,3 @@ def test_common_subexpressions_are_one_node() -> None:
     program = traced(kernel, 1)
     assert program.stores[0].value.operands[0] is program.stores[1].value
     assert len(list(walk(analysis.roots(program)))) == 4
-
-
-def test_a_schedule_computes_operands_first_and_scalars_once() -> None:
-    def kernel(u: Any, p: Any, new: Any, *, r: Any) -> None:
-        new[0, 0] = u[0, 1] * (r / 3.0) + p[0] * da.coordinate(1) + 2.0 * r
-
-    profile = ArrayParameter("p", F8, (), None, profile_axis=0)
-    program = traced(kernel, scalars={"r": float}, arrays={"p": profile})
-    order = passes.schedule(analysis.roots(program), 2)
-    assert [node.function for node in order.invariant] == ["divide", "multiply"]
-    done: set[int] = set()
-    for node in (*order.invariant, *order.body):
-        assert all(
-            id(o) in done for o in node.operands if type(o).__name__ not in ("Constant", "Scalar")
-        )
-        done.add(id(node))
-    assert order.body[-1] is program.stores[0].value
-    axes = passes.dependence(walk(analysis.roots(program)), 2)
-    kinds = {type(node).__name__: axes[id(node)] for node in walk(analysis.roots(program))}
-    assert kinds["Coordinate"] == {1}
-    assert kinds["Scalar"] == set()
-    reads = {axes[id(node)] for node in analysis.read_nodes(analysis.roots(program))}
-    assert reads == {frozenset({0}), frozenset({0, 1})}
-
-
-def test_the_operand_that_needs_more_values_is_computed_first() -> None:
-    def balanced(u: Any, new: Any) -> None:
-        new[0] = u[0] - ((u[1] - u[2]) - (u[3] - u[4]))
-
-    program = traced(balanced, 1)
-    # Left to right, u[0] would be alive beside the three values of the bracket.
-    assert passes.schedule(analysis.roots(program), 1).live == 4 - 1 + 1 - 1 + 1
-
-
-def test_results_of_several_outputs_stay_alive() -> None:
-    def outputs(u: Any, a: Any, b: Any, c: Any) -> None:
-        a[0], b[0], c[0] = u[1] + 1.0, u[2] + 1.0, u[3] + 1.0
-
-    program = traced(outputs, 1)
-    assert passes.schedule(analysis.roots(program), 1).live == 4

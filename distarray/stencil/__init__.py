@@ -11,7 +11,6 @@ access       the state of a trace: reads and writes of arrays
 tracing      a function and its arguments become a program
 language     da.where, da.index, da.coordinate, da.spacing, da.reduce
 analysis     what a program reads, writes and costs
-passes       orders of evaluation
 probing      a program before the first call
 coverage     which points a kernel computes on one rank
 launch       what executors share

@@ -1,7 +1,7 @@
 """Expressions of a stencil kernel: immutable nodes, equal ones shared. Pure.
 
 An expression says how one value at one point is computed from array reads, scalars and positions.
-Nodes are interned, so that a common subexpression is one object and passes can use `is`. Types
+Nodes are interned, so that a common subexpression is one object and `is` compares. Types
 follow NumPy 2: `dtype` is a NumPy dtype, or for values built from scalars alone a weak kind, one of
 the Python types bool, int, float, complex.
 """
