@@ -1,4 +1,4 @@
-"""The sink that timings and counters are recorded into.
+"""The sink that timings are recorded into.
 
 Code that takes time marks it; nothing is kept unless somebody records::
 
@@ -9,13 +9,12 @@ Code that takes time marks it; nothing is kept unless somebody records::
     with spans.span("solve"):             # the same, for code that is not called a million times
         ...
 
-    spans.count("messages", 3)
-
     with spans.record() as recording:
         kernel(u, new)
     recording.seconds("wait")
 
-Names in use: `compute`, `pack`, `send`, `wait` and `unpack`. Times are seconds of
+Names in use, in the order of one kernel call: `pack`, `send`, `core`, `wait`, `unpack`, `fill` and
+`remainder`, or `block` for a core and remainder computed at once. Times are seconds of
 `time.perf_counter()`. Recordings may be nested: each sees everything inside it. While nobody
 records, a pair of calls costs less than a microsecond. Local.
 """
@@ -23,7 +22,6 @@ records, a pair of calls costs less than a microsecond. Local.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -48,12 +46,10 @@ class Recording:
     Attributes
     ----------
     events : list of Event, in the order in which they ended
-    counters : Counter
     """
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.counters: Counter[str] = Counter()
 
     def named(self, name: str) -> list[Event]:
         """The events of one name. Local."""
@@ -77,17 +73,6 @@ def leave(name: str, start: float) -> None:
             recording.events.append(event)
 
 
-def count(name: str, amount: int = 1) -> None:
-    """Add to a counter. Local."""
-    for recording in _recordings:
-        recording.counters[name] += amount
-
-
-def recording() -> bool:
-    """Whether anybody records. Local."""
-    return bool(_recordings)
-
-
 class _Span:
     __slots__ = ("name", "start")
 
@@ -108,7 +93,7 @@ def span(name: str) -> _Span:
 
 @contextmanager
 def record() -> Iterator[Recording]:
-    """Record all events and counters inside a `with` statement. Local."""
+    """Record all events inside a `with` statement. Local."""
     global _recordings  # noqa: PLW0603 - the one sink of the process
     mine = Recording()
     _recordings = (*_recordings, mine)

@@ -28,7 +28,6 @@ LAYERS = {
     "blocks": (
         "block", "topology", "halo.buffers", "halo.exchange", "stencil.compile", "stencil.cache",
         "boundary", "pending", "reductions", "redistribute", "collect", "arguments",
-        "kernels.refresh",
     ),
     "array": (
         "array", "array_reductions", "elementwise", "functions", "indexing", "placement",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distarray import spans
 from distarray.block import Block
 from distarray.comm.base import Communicator, Request
 from distarray.errors import CommunicationError
@@ -26,9 +27,9 @@ class PendingExchange:
 
     __slots__ = ("_exchange", "_request")
 
-    def __init__(self, exchange: HaloExchange) -> None:
+    def __init__(self, exchange: HaloExchange, request: Request | None) -> None:
         self._exchange = exchange
-        self._request: Request | None = None
+        self._request = request
 
     def poll(self) -> bool:
         """Let messages progress; whether all have arrived."""
@@ -47,7 +48,7 @@ class HaloExchange:
     ----------
     plan : HaloPlan
     blocks : sequence of Block
-        The fields of the plan, in its order, all on one backend.
+        The fields of the plan, in its order, all on one backend; only their memory is kept.
     communicator : Communicator
         Ranks as the plan numbers them. Creation is Local, but all ranks must make and replay their
         exchanges in the same order.
@@ -55,7 +56,6 @@ class HaloExchange:
 
     def __init__(self, plan: HaloPlan, blocks: Sequence[Block], communicator: Communicator) -> None:
         self.plan = plan
-        self._pending = PendingExchange(self)
         self._under_way = False
         backend = blocks[0].backend
         sent = MessageBuffers(plan.sends, blocks, backend)
@@ -88,15 +88,24 @@ class HaloExchange:
                 "A halo exchange was begun again before it was finished; "
                 "finish the pending exchange first."
             )
-        self._under_way = True
+        start = spans.enter()
         self._begin_copies()
+        spans.leave("pack", start)
+        request = None
         if self._messages is not None:
-            self._pending._request = self._messages.start()
-        return self._pending
+            start = spans.enter()
+            request = self._messages.start()
+            spans.leave("send", start)
+        self._under_way = True
+        return PendingExchange(self, request)
 
     def _finish(self, request: Request | None) -> None:
         if request is not None:
+            start = spans.enter()
             request.wait()
+            spans.leave("wait", start)
         if self._finish_copies is not None and self._under_way:
+            start = spans.enter()
             self._finish_copies()
+            spans.leave("unpack", start)
         self._under_way = False

@@ -142,14 +142,6 @@ class HaloPlan:
             tuple(_local_copy(region, origins) for region in copies),
         )
 
-    @property
-    def empty(self) -> bool:
-        return not (self.sends or self.receives or self.copies)
-
-    @property
-    def bytes_sent(self) -> int:
-        return sum(message.nbytes for message in self.sends)
-
 
 def _refuse_wide_regions(fields: Sequence[FieldRegions]) -> None:
     for layout, reads in fields:

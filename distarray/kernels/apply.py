@@ -17,14 +17,15 @@ from __future__ import annotations
 import functools
 import numbers
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import numpy as np
 
 from distarray.errors import StencilError, shown
+from distarray.kernels.extents import memory_of
 from distarray.kernels.plan import ApplyPlan
+from distarray.kernels.recent import Recent
 from distarray.pending import Pending
 from distarray.profile import Profile
 from distarray.stencil import analysis, codegen, probing, tracing
@@ -73,9 +74,10 @@ class StencilKernel:
         self._static = tuple([static] if isinstance(static, str) else static)
         self._symbolic = tuple(n for n in self._signature.scalars if n not in self._static)
         self._check_definition()
-        self._programs: dict[Any, Program] = {}
+        self._programs: Recent[Any, Program] = Recent(MOST_PLANS)
         self._latest: Program | None = None
-        self._plans: OrderedDict[Any, ApplyPlan] = OrderedDict()
+        self._plans: Recent[Any, ApplyPlan] = Recent(MOST_PLANS)
+        self._watched: dict[Hashable, weakref.ref[Any]] = {}
         functools.update_wrapper(self, function)
 
     def _check_definition(self) -> None:
@@ -139,14 +141,17 @@ class StencilKernel:
         """
         values, kinds, statics = self._sort_scalars(scalars, time)
         try:
-            key = (kinds, statics, *[array.key for array in arrays])
+            key = (kinds, statics and _told_apart(statics), *[array.key for array in arrays])
         except AttributeError:
             self._refuse_argument(arrays)
-        plan = self._plans.get(key)
+        plan = self._plans.find(key)
         if plan is None or not plan.fits(arrays):
-            plan = self._make_plan(
-                key, arrays, dict(zip(self._symbolic, kinds, strict=True)), statics
+            program, reference = self._program(
+                arrays, dict(zip(self._symbolic, kinds, strict=True)), statics
             )
+            plan = self._plans.keep(key, ApplyPlan(program, arrays, reference))
+            for array in arrays:
+                self._watch(array)
         return plan, values
 
     def _returned(self, pending: tuple[Pending, ...]) -> Any:
@@ -154,24 +159,24 @@ class StencilKernel:
             return pending[0] if pending else None
         return pending
 
-    def _make_plan(
-        self,
-        key: Any,
-        arrays: Sequence[Any],
-        kinds: Mapping[str, WeakKind],
-        statics: tuple[Any, ...],
-    ) -> ApplyPlan:
-        program, reference = self._program(arrays, kinds, statics)
-        plan = ApplyPlan(program, arrays, reference)
-        self._plans[key] = plan
-        if len(self._plans) > MOST_PLANS:
-            self._plans.popitem(last=False)
-        for array in arrays:
-            # A plan uses the memory of its blocks; it goes with the first of them.
-            weakref.finalize(
-                getattr(array, "block", array), self._plans.pop, key, None
-            ).atexit = False
-        return plan
+    def _watch(self, array: Any) -> None:
+        """Drop the plans that use the memory of an argument when its block goes."""
+        memory = memory_of(array)
+        if memory not in self._watched:
+            kernel = weakref.ref(self)
+
+            def forget(_: weakref.ref[Any]) -> None:
+                found = kernel()
+                if found is not None:
+                    found._forget(memory)
+
+            self._watched[memory] = weakref.ref(getattr(array, "block", array), forget)
+
+    def _forget(self, memory: Hashable) -> None:
+        self._watched.pop(memory, None)
+        for key, plan in list(self._plans.items()):
+            if memory in plan.memory:
+                self._plans.pop(key, None)
 
     def _refuse_argument(self, arrays: Sequence[Any]) -> NoReturn:
         for name, array in zip(self._signature.arrays, arrays, strict=False):
@@ -294,14 +299,13 @@ class StencilKernel:
             statics = tuple(
                 [given.pop(name) if name in given else defaults[name] for name in self._static]
             )
-            hash(statics)
-        except StencilError:  # a TypeError too
-            raise
         except KeyError as error:
             raise StencilError(
                 f"Kernel {self.name} needs the scalar {error}, which was not given; call it with "
                 f"{error.args[0]}=value."
             ) from None
+        try:
+            hash(statics)
         except TypeError:
             raise StencilError(
                 f"Kernel {self.name} got static values {shown(statics)}, which cannot be told "
@@ -354,7 +358,8 @@ class StencilKernel:
             except StencilError as error:
                 refused = refused or error
                 continue
-            analysis.require_distinct(program, [_memory(array) for array in arrays])
+            places = [(memory_of(a), getattr(a, "component_prefix", ())) for a in arrays]
+            analysis.require_distinct(program, places)
             self._latest = program
             return program, reference
         raise refused or StencilError(f"Kernel {self.name} got no arrays.")
@@ -371,9 +376,10 @@ class StencilKernel:
             if reference.grid is not None
             else ("x", "y", "z")[: reference.layout.ndim]
         )
-        key = (parameters, tuple(kinds.items()), statics, axes)
-        if key not in self._programs:
-            self._programs[key] = tracing.trace(
+        key = (parameters, tuple(kinds.items()), _told_apart(statics), axes)
+        program = self._programs.find(key)
+        if program is None:
+            program = tracing.trace(
                 self.function,
                 parameters,
                 kinds,
@@ -383,7 +389,8 @@ class StencilKernel:
                 fast=self.fast,
                 axes=axes,
             )
-        return self._programs[key]
+            self._programs.keep(key, program)
+        return program
 
 
 _KINDS: dict[type, WeakKind] = {
@@ -402,11 +409,16 @@ _ABSTRACT_KINDS: tuple[tuple[Any, WeakKind], ...] = (
 )
 
 
-def _memory(array: Any) -> tuple[Hashable, tuple[int, ...]]:
-    """What tells the memory of an argument from others, and the components already chosen."""
-    if isinstance(array, Profile):
-        return array.key, ()
-    return array.block.serial, array.component_prefix
+def _told_apart(value: Any) -> Hashable:
+    """What differs for static values that a trace may tell apart though they compare equal, such
+    as 2, 2.0 and True, or 0.0 and -0.0.
+    """
+    kind = type(value)
+    if isinstance(value, tuple):
+        return kind, tuple(map(_told_apart, value))
+    if isinstance(value, frozenset):
+        return kind, frozenset(map(_told_apart, value))
+    return kind, repr(value) if isinstance(value, float | complex | np.inexact) else value
 
 
 def _distinct_grids(fields: Sequence[DistArray]) -> list[DistArray]:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from distarray import spans
 from distarray.block import Block, Component
+from distarray.halo.exchange import PendingExchange
 from distarray.kernels import fused
-from distarray.kernels.extents import extents_of, free_boxes
+from distarray.kernels.extents import extents_of, free_boxes, memory_of
 from distarray.kernels.reads import field_reads
 from distarray.kernels.refresh import Refresh
 from distarray.pending import Pending, begin
@@ -30,7 +31,8 @@ from distarray.stencil.launch import ArrayView, LaunchGeometry
 if TYPE_CHECKING:
     from distarray.array import DistArray
 
-Offsets = tuple[int, ...]
+#: Boxes of local indices, each with the mask of what is computed there.
+Boxes = tuple[tuple[Box, int], ...]
 
 #: The core is cut into at most MOST_TILES slabs of about LEAST_TILE cells, between which messages
 #: progress.
@@ -72,6 +74,8 @@ class ApplyPlan:
         grid_array: DistArray,
     ) -> None:
         self.program = program
+        #: What tells the memory of each argument from others.
+        self.memory = frozenset(memory_of(argument) for argument in arguments)
         self._arrays = [n for n, a in enumerate(arguments) if not isinstance(a, Profile)]
         owned = grid_array.block.owned
         self._start = owned.start
@@ -109,12 +113,13 @@ class ApplyPlan:
         owned_only = computed_boxes(program, extents, targets, self._start, owned_only=True)
         ndim = len(self._start)
         core = common_core(owned_only, ndim).intersection(common_core(self.computed, ndim))
-        self.core = () if core.empty else tiles(core, LEAST_TILE, MOST_TILES)
-        self.remainder = partition(self.computed, core)
-        self.whole = partition(self.computed)
+        slabs = () if core.empty else tiles(core, LEAST_TILE, MOST_TILES)
+        self.core: Boxes = tuple((box, -1) for box in slabs)
+        self.remainder: Boxes = partition(self.computed, core)
+        self.whole: Boxes = partition(self.computed)
         if self._communicator.size > 1 and any(map(_depends_on_order, program.reductions)):
             # Whichever way is chosen, the sum is made in one order.
-            self.whole = (*((box, -1) for box in self.core), *self.remainder)
+            self.whole = self.core + self.remainder
 
     def fits(self, arguments: Sequence[Any]) -> bool:
         """Whether the conditions of the arrays are those the plan was made with. Local."""
@@ -173,26 +178,38 @@ class ApplyPlan:
     def _pass(
         self, blocks: Sequence[Block], colour: int, time: float | None, overlap: bool | None
     ) -> None:
-        refresh, run = self._refresh, self._launch.run
+        refresh = self._refresh
         pending = refresh.begin(blocks, time)
-        if pending is None or not self._may_overlap:
+        try:
+            if pending is None or not self._may_overlap:
+                refresh.finish(blocks, time)
+                self._compute("block", self.whole, colour)
+                return
+            began = clock.perf_counter()
+            overlapped = self._choice.next() if overlap is None else overlap
+            if overlapped:
+                self._compute("core", self.core, colour, pending)
             refresh.finish(blocks, time)
-            for box, mask in self.whole:
-                run(box, mask, colour)
-            return
-        began = clock.perf_counter()
-        overlapped = self._choice.next() if overlap is None else overlap
-        if overlapped:
-            with spans.span("core"):
-                for box in self.core:
-                    run(box, -1, colour)
-                    pending.poll()
-        refresh.finish(blocks, time)
-        with spans.span("remainder" if overlapped else "block"):
-            for box, mask in self.remainder if overlapped else self.whole:
-                run(box, mask, colour)
-        if overlap is None and self._choice.decided is None:
-            self._choice.record(overlapped, clock.perf_counter() - began)
+            if overlapped:
+                self._compute("remainder", self.remainder, colour)
+            else:
+                self._compute("block", self.whole, colour)
+            if overlap is None and self._choice.decided is None:
+                self._choice.record(overlapped, clock.perf_counter() - began)
+        except BaseException:  # an interrupt too: what was sent must be received
+            refresh.abandon()
+            raise
+
+    def _compute(
+        self, name: str, boxes: Boxes, colour: int, pending: PendingExchange | None = None
+    ) -> None:
+        """Run over some boxes, letting messages progress between them."""
+        start, run = spans.enter(), self._launch.run
+        for box, mask in boxes:
+            run(box, mask, colour)
+            if pending is not None:
+                pending.poll()
+        spans.leave(name, start)
 
 
 def _depends_on_order(reduction: Reduction) -> bool:

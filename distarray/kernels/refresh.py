@@ -15,12 +15,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from distarray import spans
 from distarray.block import Block, HaloReads
 from distarray.boundary import Boundary, BoundaryFill
 from distarray.comm.base import Communicator
 from distarray.errors import BoundaryError
 from distarray.halo.exchange import HaloExchange, PendingExchange
 from distarray.halo.plan import HaloPlan
+from distarray.kernels.recent import Recent
+
+#: Exchanges kept per refresh, one for each set of stale regions.
+MOST_EXCHANGES = 32
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,9 @@ class Refresh:
         self._fixing = [
             (number, field.boundary) for number, field in enumerate(self._fields) if field.boundary
         ]
-        self._exchanges: dict[tuple[tuple[object, ...], ...], HaloExchange] = {}
+        self._exchanges: Recent[tuple[tuple[object, ...], ...], HaloExchange] = Recent(
+            MOST_EXCHANGES
+        )
         self._missing: list[HaloReads] = []
         self._pending: PendingExchange | None = None
 
@@ -102,10 +109,13 @@ class Refresh:
         return self._others
 
     def begin(self, blocks: Sequence[Block], time: float | None) -> PendingExchange | None:
-        """Start to send what is stale; None if no message is under way.
+        """Start to send what is stale; None if no message is under way. Follow it with `finish`, or
+        with `abandon` if something fails.
 
         Points fixed by conditions are set first, at `time`, here and in halo copies.
         """
+        if self._pending is not None:  # an interrupt came between
+            self.abandon()
         blocks = self._all(blocks)
         for number, boundary in self._fixing:
             boundary.fix_values(blocks[number], time)
@@ -113,12 +123,11 @@ class Refresh:
             block.stale(field.needed) if field.needed else field.needed
             for block, field in zip(blocks, self._fields, strict=True)
         ]
-        self._pending = None
         if any(self._missing):
             key = tuple(map(tuple, self._missing))
-            exchange = self._exchanges.get(key)
+            exchange = self._exchanges.find(key)
             if exchange is None:
-                exchange = self._exchanges[key] = self._prepare(blocks)
+                exchange = self._exchanges.keep(key, self._prepare(blocks))
             self._pending = exchange.begin()
             return self._pending if exchange.sends_messages else None
         return None
@@ -126,12 +135,20 @@ class Refresh:
     def finish(self, blocks: Sequence[Block], time: float | None) -> None:
         """Wait for the messages of `begin` and fill the layers that are stale at `time`."""
         if self._pending is not None:
-            self._pending.finish()
+            self.abandon()
             for block, missing in zip(self._all(blocks), self._missing, strict=True):
                 block.refreshed(missing)
         for fill in self._fills:
             if fill.stale(time):
+                start = spans.enter()
                 fill.run(time)
+                spans.leave("fill", start)
+
+    def abandon(self) -> None:
+        """Wait for the messages of `begin`, if they are still under way; the halo stays stale."""
+        if self._pending is not None:
+            self._pending.finish()
+            self._pending = None
 
     def _all(self, blocks: Sequence[Block]) -> Sequence[Block]:
         return [*blocks, *(array.block for array in self._others)] if self._others else blocks

@@ -29,8 +29,8 @@ def diffuse(u: Any, new: Any, *, r: float) -> None:
 def logged(plan: ApplyPlan, log: list[str]) -> None:
     """Note every launch: "tile" in the core, "edge" elsewhere, "block" for all at once."""
     launch = plan._launch.run
-    names = dict.fromkeys(plan.core, "tile") | {box: "edge" for box, _ in plan.remainder}
-    names |= {box: "block" for box, _ in plan.whole}
+    parts = {"tile": plan.core, "edge": plan.remainder, "block": plan.whole}
+    names = {box: name for name, boxes in parts.items() for box, _ in boxes}
 
     def run(box: Any, mask: int = -1, colour: int = 0) -> None:
         log.append(names[box])

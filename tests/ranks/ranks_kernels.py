@@ -5,13 +5,23 @@ Expected values come from NumPy on the whole array.
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import math
+import time
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
 import distarray as da
+from distarray import spans
+from distarray.kernels.recent import Recent
 from distarray.testing import assert_equal
 from tests.ranks.bits import random_values
+from tests.ranks.common import SIZE
 from tests.ranks.refusals import refuse
 
 N = 26
@@ -178,3 +188,138 @@ def test_a_number_of_steps_is_no_truth_value() -> None:
         },
         {"advance": advance},
     )
+
+
+# ---- plans
+
+
+def heat(u: Any, new: Any, *, r: float) -> None:
+    new[0, 0] = u[0, 0] + r * (u[1, 0] + u[-1, 0] + u[0, 1] + u[0, -1] - 4.0 * u[0, 0])
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Only what no reference cycle holds is freed."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def plane(**options: Any) -> da.DistArray:
+    return da.Grid((16, 14), periodic=(True, False)).zeros(
+        boundary={"y-": da.Dirichlet(lambda t, x, y: t + x), "y+": da.Neumann(0.0)}, **options
+    )
+
+
+def test_memory_goes_with_the_arrays_and_plans_with_the_kernel() -> None:
+    with without_collector():
+        kernel = da.stencil(heat)
+        kept, u, new = plane(), plane(), plane()
+        for time in range(3):
+            kernel(u, new, r=0.1, time=float(time))
+            kernel(new, kept, r=0.1, time=float(time))
+        plans = [weakref.ref(plan) for plan in kernel._plans.values()]
+        gone = [weakref.ref(thing) for thing in (u.block, u.block.memory, new.block.memory)]
+        del u
+        assert [plan() is None for plan in plans] == [True, False]
+        assert [thing() is None for thing in gone] == [True, True, False]
+        kept_memory = weakref.ref(kept.block.memory)
+        del kernel
+        assert plans[1]() is None
+        del new, kept
+        assert gone[2]() is None
+        assert kept_memory() is None
+
+
+def test_one_plan_and_one_watch_per_array_however_often_conditions_change() -> None:
+    kernel = da.stencil(heat)
+    u, new = plane(), plane()
+    for value in range(5):
+        u.boundary["y+"] = da.Dirichlet(float(value))
+        kernel(u, new, r=0.1)
+    assert (len(kernel._plans), len(kernel._watched)) == (1, 2)
+    assert weakref.getweakrefcount(u.block) <= 10
+
+
+def test_plans_used_last_are_kept() -> None:
+    kept = Recent[int, str](2)
+    kept.keep(1, "one")
+    kept.keep(2, "two")
+    assert kept.find(1) == "one"
+    kept.keep(3, "three")
+    assert (kept.find(1), kept.find(2), kept.find(3)) == ("one", None, "three")
+
+
+def test_static_values_that_compare_equal_are_told_apart() -> None:
+    @da.stencil(static=("a", "b"))
+    def kernel(u: Any, *, a: Any, b: Any) -> Any:
+        return da.reduce.max(u[0] * 0 + (10 * (type(b[0]) is float) + (type(a) is bool)) + 0 * a), (
+            da.reduce.max(u[0] * 0 + math.copysign(1.0, b[1]))
+        )
+
+    u = line(np.ones(N))
+    for a, b, expected in (
+        (1, (2, 0.0), (0, 1)),
+        (True, (2, 0.0), (1, 1)),
+        (1, (2.0, 0.0), (10, 1)),
+        (1, (2, -0.0), (0, -1)),
+        (1, (2, 0.0), (0, 1)),
+    ):
+        assert tuple(map(float, kernel(u, a=a, b=b))) == expected
+
+
+def test_a_call_that_fails_under_way_leaves_no_exchange_behind() -> None:
+    kernel = da.stencil(heat)
+    values = random_values(16, 14)
+    u = da.Grid((16, 14), periodic=True, ranks=(SIZE, 1)).empty()
+    u[...] = values
+    new = u.copy()
+    plan, _ = kernel.prepare([u, new], {"r": 0.1})
+    launch, plan._launch = plan._launch, _Interrupted(plan._launch)
+    for overlap in (True, False):
+        with pytest.raises(KeyboardInterrupt):
+            kernel.apply(u, new, r=0.1, overlap=overlap)
+        u += 0.0
+    plan._launch = launch
+    kernel(u, new, r=0.1)
+    around = sum(np.roll(values, step, axis) for axis, step in ((0, -1), (0, 1)))
+    for axis, step in ((1, -1), (1, 1)):
+        around = around + np.roll(values, step, axis)
+    assert_equal(new, values + 0.1 * (around - 4.0 * values), tolerance=1e-15)
+
+
+class _Interrupted:
+    """A launch during which the user presses Control-C."""
+
+    def __init__(self, launch: Any) -> None:
+        self.set_scalars = launch.set_scalars
+
+    def run(self, *_: Any) -> None:
+        raise KeyboardInterrupt
+
+
+def test_what_takes_time_is_recorded() -> None:
+    u = da.Grid((16, 14), ranks=(SIZE, 1)).zeros(boundary={"y": da.Dirichlet(1.0)})
+    new = u.copy()
+    with spans.record() as recording:
+        da.stencil(heat).apply(u, new, r=0.1, overlap=True)
+    expected = ["pack", "send", "core", "wait", "unpack", "fill", "remainder"]
+    names = [event.name for event in recording.events]
+    assert names == (expected if SIZE > 1 else ["pack", "fill", "block"])
+
+
+def test_a_condition_that_fixes_half_a_face_costs_little_at_the_first_call() -> None:
+    kernel = da.stencil(heat)
+    for location in ("x", "y"):
+        half = da.Piecewise(lambda *x: np.hypot(*x) < 0.6, da.Dirichlet(1.0), da.Neumann(0.0))
+        grid = da.Grid((128, 128), ranks=(SIZE, 1))
+        conditions = {location: half, "y" if location == "x" else "x": da.Neumann(0.0)}
+        u = grid.zeros(location=location, boundary=conditions)
+        new = u.copy()
+        kernel.source("c", u, new)
+        began = time.perf_counter()
+        kernel.prepare([u, new], {"r": 0.1})
+        assert time.perf_counter() - began < 0.5 * SIZE
