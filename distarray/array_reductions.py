@@ -2,19 +2,17 @@
 remaining ones.
 
 Over grid axes each rank reduces its own block, and the blocks that share a place along the
-remaining axes send their partial results to the rank that owns that place in the result, which
-merges them in the order of ranks. Reproducible sums over axes first move the array so that the
-reduced axes lie whole on one rank, and add in the order of indices.
+remaining axes merge their partial results in pairs, in order; the result goes to the rank that owns
+that place. Reproducible sums over axes first move the array so that the reduced axes lie whole on
+one rank, and add in the order of indices.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 import numbers
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +20,7 @@ import numpy as np
 
 from distarray import reductions
 from distarray.arraylike import HostArray
+from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
 from distarray.elementwise import require_array
 from distarray.errors import ArrayError, UnsupportedError, shown
@@ -298,55 +297,90 @@ def _target(
 def _merge_blocks(
     source: DistArray, target: DistArray, fold: _Fold, axes: tuple[int, ...], kept: tuple[int, ...]
 ) -> None:
-    """Send each rank's partial result to the owner of its place in the target and merge them
-    there.
+    """Merge the partial results of the blocks that share a place along the kept axes, and bring
+    what becomes of them to the owner of that place in the target.
     """
-    rank, coords = source.block.rank, source.topology.coords
-    sends: list[tuple[int, HostArray]] = []
-    own = np.empty(0, np.uint8)
+    rank, communicator = source.block.rank, source.communicator
+    values = np.empty(target.local_shape, target.dtype)
+    sends, receives = [], []
+    coords = source.topology.coords
     if coords is not None:
-        packed = np.concatenate(
-            [np.ravel(p).view(np.uint8) for p in fold.local(source._owned, axes)]
-        )
-        owner = target.decomposition.rank_at([coords[a] for a in kept]) if kept else 0
-        if owner == rank:
-            own = packed
-        else:
-            sends.append((owner, packed))
-    types = [p.dtype for p in fold.local(np.ones((1,) * source.ndim, source.dtype), axes)]
-    nbytes = target._owned.size * sum(t.itemsize for t in types)
-    arrived = {
-        other: own if other == rank else np.empty(nbytes, np.uint8)
-        for other in _contributors(source.decomposition, kept, target.topology.coords)
-    }
-    source.communicator.exchange(
-        sends, [(other, part) for other, part in arrived.items() if other != rank]
-    )
-    parts = [_unpack(part, types, target.local_shape) for part in arrived.values()]
-    if parts:
-        target._owned[...] = fold.finish(functools.reduce(fold.merge, parts))
+        group = _Group(source.decomposition, kept, tuple(coords[a] for a in kept))
+        parts = _merged(fold.local(source._owned, axes), fold, group, coords, communicator)
+        if parts is not None:
+            found = np.array(fold.finish(parts), order="C")
+            owner = target.decomposition.rank_at(group.place) if kept else 0
+            if owner == rank:
+                values = found
+            else:
+                sends.append((owner, found))
+    place = target.topology.coords
+    if place is not None:
+        first = _Group(source.decomposition, kept, place[: len(kept)]).rank_of(0)
+        if first != rank:
+            receives.append((first, values))
+    communicator.exchange(sends, receives)
+    target._owned[...] = values
 
 
-def _contributors(
-    decomposition: Decomposition, kept: tuple[int, ...], place: tuple[int, ...] | None
-) -> Iterator[int]:
-    """The ranks, in order, whose blocks reduce to this place of the target."""
-    if place is None:
-        return
-    fixed = dict(zip(kept, place, strict=False))
-    extents = [
-        (fixed[a],) if a in fixed else range(parts) for a, parts in enumerate(decomposition.ranks)
-    ]
-    for coords in itertools.product(*extents):
-        yield decomposition.rank_at(coords)
+class _Group:
+    """The ranks whose blocks share a place along the kept axes, numbered in the order of their
+    indices.
+    """
+
+    def __init__(
+        self, decomposition: Decomposition, kept: tuple[int, ...], place: tuple[int, ...]
+    ) -> None:
+        self.place = place
+        self._decomposition = decomposition
+        self._fixed = dict(zip(kept, place, strict=True))
+        self._extents = [1 if a in kept else n for a, n in enumerate(decomposition.ranks)]
+        self.size = math.prod(self._extents)
+
+    def rank_of(self, number: int) -> int:
+        position = np.unravel_index(number, self._extents)
+        coords = [self._fixed.get(a, int(part)) for a, part in enumerate(position)]
+        return self._decomposition.rank_at(coords)
+
+    def number_of(self, coords: tuple[int, ...]) -> int:
+        position = [0 if a in self._fixed else part for a, part in enumerate(coords)]
+        return int(np.ravel_multi_index(position, self._extents))
 
 
-def _unpack(packed: HostArray, types: Sequence[np.dtype[Any]], shape: tuple[int, ...]) -> Parts:
-    """Arrays of one shape from the bytes of all."""
-    parts, start = [], 0
-    count = math.prod(shape)
-    for dtype in types:
-        stop = start + count * dtype.itemsize
-        parts.append(packed[start:stop].view(dtype).reshape(shape))
-        start = stop
+def _merged(
+    parts: Parts,
+    fold: _Fold,
+    group: _Group,
+    coords: tuple[int, ...],
+    communicator: Communicator,
+) -> Parts | None:
+    """The parts of a group in one, on its first rank; None on the others.
+
+    Neighbours merge in pairs, then pairs of pairs: no rank gets more than log2(size) messages, and
+    parts stay in order.
+    """
+    number, step = group.number_of(coords), 1
+    while step < group.size:
+        if number % (2 * step):
+            communicator.exchange([(group.rank_of(number - step), _pack(parts))], [])
+            return None
+        if number + step < group.size:
+            packed = np.empty(sum(part.nbytes for part in parts), np.uint8)
+            communicator.exchange([], [(group.rank_of(number + step), packed)])
+            parts = fold.merge(parts, _unpack(packed, parts))
+        step *= 2
     return parts
+
+
+def _pack(parts: Parts) -> HostArray:
+    """The bytes of all arrays."""
+    return np.concatenate([np.ravel(part).view(np.uint8) for part in parts])
+
+
+def _unpack(packed: HostArray, like: Parts) -> Parts:
+    """Arrays from the bytes of all, with shapes and element types as in `like`."""
+    ends = np.cumsum([part.nbytes for part in like])[:-1]
+    return [
+        octets.view(part.dtype).reshape(part.shape)
+        for octets, part in zip(np.split(packed, ends), like, strict=True)
+    ]
