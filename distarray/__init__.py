@@ -18,15 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from distarray import random
 from distarray.array import DistArray
-from distarray.array_reductions import (
-    begin_all,
-    begin_any,
-    begin_max,
-    begin_mean,
-    begin_min,
-    begin_prod,
-    begin_sum,
-)
 from distarray.boundary import (
     Custom,
     Dirichlet,
@@ -62,6 +53,15 @@ from distarray.pending import Pending
 from distarray.placement import map_along
 from distarray.points import Points
 from distarray.profile import Profile
+from distarray.reductions import (
+    begin_all,
+    begin_any,
+    begin_max,
+    begin_mean,
+    begin_min,
+    begin_prod,
+    begin_sum,
+)
 from distarray.stencil.language import coordinate, index, reduce, spacing, where
 
 if TYPE_CHECKING:

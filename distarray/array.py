@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distarray import array_reductions, elementwise, functions, indexing, placement
+from distarray import elementwise, functions, indexing, placement, reductions
 from distarray.arguments import check_dtype, check_root, require_alike
 from distarray.arraylike import ArrayMarker, HostArray
 from distarray.block import Block
@@ -434,51 +434,51 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         """Sum; with `reproducible=True` the same bits on any process grid (correctly rounded over
         all axes).
         """
-        return array_reductions.reduce(self, "sum", axis, reproducible)
+        return reductions.reduce(self, "sum", axis, reproducible)
 
     def prod(self, axis: Axes = None) -> Any:
         """Product."""
-        return array_reductions.reduce(self, "prod", axis)
+        return reductions.reduce(self, "prod", axis)
 
     def min(self, axis: Axes = None) -> Any:
         """Smallest value; NaN if any value is."""
-        return array_reductions.reduce(self, "min", axis)
+        return reductions.reduce(self, "min", axis)
 
     def max(self, axis: Axes = None) -> Any:
         """Largest value; NaN if any value is."""
-        return array_reductions.reduce(self, "max", axis)
+        return reductions.reduce(self, "max", axis)
 
     def any(self, axis: Axes = None) -> Any:
         """Whether any value is true."""
-        return array_reductions.reduce(self, "any", axis)
+        return reductions.reduce(self, "any", axis)
 
     def all(self, axis: Axes = None) -> Any:
         """Whether all values are true."""
-        return array_reductions.reduce(self, "all", axis)
+        return reductions.reduce(self, "all", axis)
 
     def mean(self, axis: Axes = None, *, reproducible: bool = False) -> Any:
         """Arithmetic mean; `reproducible` as for `sum`."""
-        return array_reductions.reduce(self, "mean", axis, reproducible)
+        return reductions.reduce(self, "mean", axis, reproducible)
 
     def var(self, axis: Axes = None, *, ddof: int = 0) -> Any:
         """Variance, divided by the number of values less `ddof`."""
-        return array_reductions.variance(self, axis, ddof)
+        return reductions.variance(self, axis, ddof)
 
     def std(self, axis: Axes = None, *, ddof: int = 0) -> Any:
         """Standard deviation: the square root of `var`."""
-        return np.sqrt(array_reductions.variance(self, axis, ddof))
+        return np.sqrt(reductions.variance(self, axis, ddof))
 
     def argmin(self, axis: int | None = None) -> Any:
         """Index of the smallest value, in the flattened array or along an axis; of equal ones the
         first.
         """
-        return array_reductions.arg_extreme(self, "min", axis)
+        return reductions.arg_extreme(self, "min", axis)
 
     def argmax(self, axis: int | None = None) -> Any:
         """Index of the largest value, in the flattened array or along an axis; of equal ones the
         first.
         """
-        return array_reductions.arg_extreme(self, "max", axis)
+        return reductions.arg_extreme(self, "max", axis)
 
 
 def _read_only(values: Any) -> Any:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from distarray.array_reductions import axes_of
 from distarray.arraylike import is_array
 from distarray.elementwise import map_array, map_values
 from distarray.errors import UnsupportedError
+from distarray.reductions import axes_of
 
 if TYPE_CHECKING:
     from distarray.array import DistArray

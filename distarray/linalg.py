@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from distarray import elementwise, reductions
+from distarray import contributions, elementwise
 from distarray.array import DistArray
 from distarray.arraylike import HostArray
 from distarray.errors import ArrayError
-from distarray.pending import Partial, Pending
+from distarray.pending import Contribution, Pending
 
 
 def dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Any:
@@ -35,57 +35,57 @@ def dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Any:
     >>> da.dot(u, 2 * u)
     np.float64(18.0)
     """
-    return _dot_partial(u, v, reproducible).complete(u.communicator)
+    return _dot(u, v, reproducible).complete(u.communicator)
 
 
 def begin_dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Pending:
     """Start `dot`. Collective; reading the result is Local."""
-    return _dot_partial(u, v, reproducible).begin(u.communicator)
+    return _dot(u, v, reproducible).begin(u.communicator)
 
 
 def norm(u: DistArray, *, reproducible: bool = False) -> Any:
     """The square root of the sum of |u|^2 over all elements, a NumPy scalar on every rank.
     Collective.
     """
-    return _norm_partial(u, reproducible).complete(u.communicator)
+    return _norm(u, reproducible).complete(u.communicator)
 
 
 def begin_norm(u: DistArray, *, reproducible: bool = False) -> Pending:
     """Start `norm`. Collective; reading the result is Local."""
-    return _norm_partial(u, reproducible).begin(u.communicator)
+    return _norm(u, reproducible).begin(u.communicator)
 
 
-def _load(array: DistArray, reproducible: bool) -> reductions.Load | None:
+def _load(array: DistArray, reproducible: bool) -> contributions.Load | None:
     return array.block.backend.load if reproducible else None
 
 
-def _dot_partial(u: DistArray, v: DistArray, reproducible: bool) -> Partial:
+def _dot(u: DistArray, v: DistArray, reproducible: bool) -> Contribution:
     for array in (u, v):
         elementwise.require_array(array, "dot")
     elementwise.require_same_placement(u, v)
     if u.components != v.components:
         raise ArrayError(f"{u!r} and {v!r} differ in components; select components of one shape.")
     a, b = (x.block.backend.to_host(x._owned) for x in (u, v))
-    dtype = reductions.sum_type(np.result_type(a, b))
+    dtype = contributions.sum_type(np.result_type(a, b))
     return _products(
-        a, b, dtype, lambda total: reductions.cast_sum(total, dtype), _load(u, reproducible)
+        a, b, dtype, lambda total: contributions.cast_sum(total, dtype), _load(u, reproducible)
     )
 
 
-def _norm_partial(u: DistArray, reproducible: bool) -> Partial:
+def _norm(u: DistArray, reproducible: bool) -> Contribution:
     elementwise.require_array(u, "norm")
     values = u.block.backend.to_host(u._owned)
-    dtype = np.empty(0, reductions.mean_type(u.dtype)).real.dtype
+    dtype = np.empty(0, contributions.mean_type(u.dtype)).real.dtype
     load = _load(u, reproducible)
 
     def root(total: Any) -> Any:
-        return reductions.cast(np.sqrt(np.float64(total)), dtype)
+        return contributions.cast(np.sqrt(np.float64(total)), dtype)
 
     if u.dtype.kind == "c":
         real, imaginary = (part.astype(np.float64) for part in (values.real, values.imag))
         with np.errstate(all="ignore"):
             squares = real * real + imaginary * imaginary
-        return reductions.sum_partial(squares, root, dtype, load)
+        return contributions.sum_contribution(squares, root, dtype, load)
     if u.dtype.kind != "f":
         values = values.astype(np.float64)
     return _products(values, values, dtype, root, load)
@@ -95,16 +95,16 @@ def _products(
     a: HostArray,
     b: HostArray,
     dtype: np.dtype[Any],
-    finish: reductions.Finish,
-    load: reductions.Load | None,
-) -> Partial:
+    finish: contributions.Finish,
+    load: contributions.Load | None,
+) -> Contribution:
     """The sum of conj(a) * b; exact if `load` is given."""
-    accumulator = reductions.accumulator_of(np.result_type(a, b))
+    accumulator = contributions.accumulator_of(np.result_type(a, b))
     if load is None and a.dtype == b.dtype == np.float64:
         # One pass over memory, without an array of products.
         axes = list(range(a.ndim))
         total = np.einsum(a, axes, b, axes, [])
-        return Partial(np.array([total]), "sum", lambda reduced: finish(reduced[0]), dtype)
+        return Contribution(np.array([total]), "sum", lambda reduced: finish(reduced[0]), dtype)
     with np.errstate(all="ignore"):
         products = elementwise.multiply(np.conjugate(a), b, dtype=accumulator)
-    return reductions.sum_partial(products, finish, dtype, load)
+    return contributions.sum_contribution(products, finish, dtype, load)

@@ -29,7 +29,7 @@ _rings: weakref.WeakKeyDictionary[Communicator, deque[PendingReduction]] = (
 
 
 @dataclass(frozen=True)
-class Partial:
+class Contribution:
     """What one rank contributes to a reduction.
 
     Attributes
@@ -113,25 +113,25 @@ class Pending:
         )
 
 
-def begin(partials: Sequence[Partial], communicator: Communicator) -> tuple[Pending, ...]:
+def begin(contributions: Sequence[Contribution], communicator: Communicator) -> tuple[Pending, ...]:
     """Start several reductions, those of equal operation and element type in one message.
     Collective.
     """
     groups: dict[tuple[str, np.dtype[Any]], list[int]] = {}
-    for number, partial in enumerate(partials):
-        groups.setdefault((partial.op, partial.values.dtype), []).append(number)
-    pending: list[Pending | None] = [None] * len(partials)
+    for number, one in enumerate(contributions):
+        groups.setdefault((one.op, one.values.dtype), []).append(number)
+    pending: list[Pending | None] = [None] * len(contributions)
     for (op, _), members in groups.items():
-        values = [partials[m].values for m in members]
+        values = [contributions[m].values for m in members]
         request = communicator.begin_allreduce(
             values[0] if len(values) == 1 else np.concatenate(values), op
         )
         _keep(request, communicator)
         start = 0
         for member in members:
-            partial = partials[member]
-            part = slice(start, start := start + len(partial.values))
-            pending[member] = Pending(request, part, partial.finish, partial.dtype)
+            one = contributions[member]
+            part = slice(start, start := start + len(one.values))
+            pending[member] = Pending(request, part, one.finish, one.dtype)
     return tuple(p for p in pending if p is not None)
 
 

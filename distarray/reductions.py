@@ -1,218 +1,382 @@
-"""Reductions over whole arrays: what a rank contributes, and how results come out of the
-contributions. Pure.
+"""Reductions of arrays: over all axes a number on every rank, over some axes an array over the
+remaining ones.
 
-A `Partial` is made of owned values without communication; completing it is one all-reduce. Float
-sums accumulate in float64 (complex128), integer sums in 64-bit integers, as NumPy's do. NaN goes
-through min and max beside the value, as a flag, because MPI does not say what its own min and max
-make of it.
+Over grid axes each rank reduces its own block, and the blocks that share a place along the
+remaining axes merge their partial results in pairs, in order; the result goes to the rank that owns
+that place. Reproducible sums over axes first move the array so that the reduced axes lie whole on
+one rank, and add in the order of indices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+import numbers
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray import exact
+from distarray import contributions
 from distarray.arraylike import HostArray
 from distarray.comm.base import Communicator
-from distarray.errors import ArrayError, UnsupportedError
-from distarray.pending import Partial
+from distarray.decomposition import Decomposition
+from distarray.elementwise import require_array
+from distarray.errors import ArrayError, UnsupportedError, shown
+from distarray.layout import Layout
+from distarray.pending import Contribution, Pending
+from distarray.placement import local_along
+from distarray.topology import Topology
 
-DType = np.dtype[Any]
-Finish = Callable[[Any], Any]
+if TYPE_CHECKING:
+    from distarray.array import DistArray
 
-#: Loads compiled loops, for exact sums.
-Load = Callable[[str, str], Any]
-
-
-def accumulator_of(dtype: DType) -> DType:
-    """The element type that sums and products accumulate in."""
-    return np.dtype({"b": "i8", "i": "i8", "u": "u8", "f": "f8", "c": "c16"}[dtype.kind])
-
-
-def sum_type(dtype: DType) -> DType:
-    """The element type of a sum or product, as in NumPy."""
-    return dtype if dtype.kind in "fc" else accumulator_of(dtype)
+Parts = list[HostArray]
 
 
-def mean_type(dtype: DType) -> DType:
-    """The element type of a mean, as in NumPy."""
-    return dtype if dtype.kind in "fc" else np.dtype(np.float64)
+def begin_sum(array: DistArray, *, reproducible: bool = False) -> Pending:
+    """Start the sum of all elements. Collective; reading the result is Local."""
+    return _contribution(array, "sum", reproducible).begin(array.communicator)
 
 
-def cast(value: Any, dtype: DType) -> Any:
-    """A number as a NumPy scalar of an element type; a float too large for float32 becomes
-    infinite.
-    """
-    with np.errstate(all="ignore"):
-        return np.asarray(value).astype(dtype)[()]
+def begin_mean(array: DistArray, *, reproducible: bool = False) -> Pending:
+    """Start the mean of all elements. Collective; reading the result is Local."""
+    return _contribution(array, "mean", reproducible).begin(array.communicator)
 
 
-def sum_partial(
-    values: HostArray, finish: Finish, dtype: DType, load: Load | None = None
-) -> Partial:
-    """A sum whose total (a number) goes through `finish`; correctly rounded and order-free if
-    `load` is given.
-    """
-    if load is not None:
-        return exact_partial(exact.partial_sum(values, load), finish, dtype)
-    with np.errstate(all="ignore"):
-        total = np.sum(values, dtype=accumulator_of(values.dtype))
-    return Partial(np.array([total]), "sum", lambda reduced: finish(reduced[0]), dtype)
+def begin_prod(array: DistArray) -> Pending:
+    """Start the product of all elements. Collective; reading the result is Local."""
+    return _contribution(array, "prod").begin(array.communicator)
 
 
-def exact_partial(limbs: HostArray, finish: Finish, dtype: DType) -> Partial:
-    """A sum from limbs of `exact`; the exact total, rounded to float64, goes through `finish`."""
-    shape = limbs.shape
-    return Partial(
-        limbs.ravel(), "sum", lambda reduced: finish(exact.total(reduced.reshape(shape))), dtype
-    )
+def begin_min(array: DistArray) -> Pending:
+    """Start the minimum of all elements. Collective; reading the result is Local."""
+    return _contribution(array, "min").begin(array.communicator)
 
 
-def product_partial(values: HostArray) -> Partial:
-    """The product of all values."""
-    dtype = sum_type(values.dtype)
-    with np.errstate(all="ignore"):
-        total = np.prod(values, dtype=accumulator_of(values.dtype))
-    return Partial(np.array([total]), "prod", lambda reduced: cast(reduced[0], dtype), dtype)
+def begin_max(array: DistArray) -> Pending:
+    """Start the maximum of all elements. Collective; reading the result is Local."""
+    return _contribution(array, "max").begin(array.communicator)
 
 
-def truth_partial(kind: str, values: HostArray) -> Partial:
-    """Whether "any" or "all" values are true."""
-    found = values.any() if kind == "any" else values.all()
-    op = "max" if kind == "any" else "min"
-    return Partial(
-        np.array([found], np.uint8), op, lambda reduced: np.bool_(reduced[0]), np.dtype(np.bool_)
-    )
+def begin_any(array: DistArray) -> Pending:
+    """Start to find whether any element is true. Collective; reading the result is Local."""
+    return _contribution(array, "any").begin(array.communicator)
 
 
-def extreme_partial(kind: str, values: HostArray) -> Partial:
-    """The "min" or "max" of all values, NaN if any is NaN; a rank without values contributes
-    nothing.
-    """
-    require_order(kind, values.dtype)
-    with np.errstate(all="ignore"):
-        found = getattr(values, kind)() if values.size else identity(kind, values.dtype)
-    return extreme_of(kind, found, values.dtype)
+def begin_all(array: DistArray) -> Pending:
+    """Start to find whether all elements are true. Collective; reading the result is Local."""
+    return _contribution(array, "all").begin(array.communicator)
 
 
-def extreme_of(kind: str, found: Any, dtype: DType) -> Partial:
-    """The "min" or "max" over ranks of each rank's own; the result has element type `dtype`."""
-    if dtype.kind != "f":
-        held = np.dtype({"b": "u1"}.get(dtype.kind, dtype.str))
-        return Partial(
-            np.array([found], held), kind, lambda reduced: cast(reduced[0], dtype), dtype
-        )
-    sign = -1.0 if kind == "min" else 1.0
-    has_nan = bool(np.isnan(found))
-    pair = np.array([identity(kind, dtype) if has_nan else found, sign * has_nan])
-    return Partial(
-        pair, kind, lambda reduced: cast(np.nan if reduced[1] else reduced[0], dtype), dtype
-    )
+def _contribution(array: DistArray, kind: str, reproducible: bool = False) -> Contribution:
+    require_array(array, f"begin_{kind}")
+    backend = array.block.backend
+    load = backend.load if reproducible else None
+    return contributions.contribution(kind, backend.to_host(array._owned), array.size, load)
 
 
-def identity(kind: str, dtype: DType) -> Any:
-    """The value that leaves a min or max as it is."""
-    if dtype.kind == "b":
-        return kind == "min"
-    if dtype.kind == "f":
-        return np.inf if kind == "min" else -np.inf
-    limits = np.iinfo(dtype)
-    return limits.max if kind == "min" else limits.min
-
-
-def require_order(kind: str, dtype: DType) -> None:
-    """Refuse min, max and their arg forms for complex numbers, which have no order."""
-    if dtype.kind == "c":
-        raise UnsupportedError(
-            f"{kind} of complex values ({dtype}) is not defined; reduce abs(u), u.real or u.imag."
-        )
-
-
-def partial(kind: str, values: HostArray, size: int, load: Load | None = None) -> Partial:
-    """This rank's contribution to a reduction of an array of `size` elements of which it owns
-    `values`. Local.
-
-    Parameters
-    ----------
-    kind : "sum", "prod", "mean", "min", "max", "any" or "all"
-    load : the `load` of the backend for a reproducible sum or mean
-    """
+def reduce(array: DistArray, kind: str, axis: Any = None, reproducible: bool = False) -> Any:
+    """The method of this name. Collective."""
+    axes = axes_of(array, axis)
+    if len(axes) == array.ndim:
+        return _contribution(array, kind, reproducible).complete(array.communicator)
     if kind in ("min", "max"):
-        if size == 0:
-            raise ArrayError(
-                f"{kind} of an array without elements is not defined; check its size first."
-            )
-        return extreme_partial(kind, values)
-    if kind in ("any", "all"):
-        return truth_partial(kind, values)
-    if kind == "prod":
-        return product_partial(values)
-    if kind == "mean":
-        dtype = mean_type(values.dtype)
-        return sum_partial(values, lambda total: cast(divide(total, size), dtype), dtype, load)
-    dtype = sum_type(values.dtype)
-    return sum_partial(values, lambda total: cast_sum(total, dtype), dtype, load)
-
-
-def cast_sum(total: Any, dtype: DType) -> Any:
-    """A total in the element type of the sum; integers wrap as in NumPy."""
-    return cast(
-        np.int64(total)
-        if dtype.kind == "u" and not isinstance(total, np.unsignedinteger)
-        else total,
-        dtype,
-    )
-
-
-def divide(total: Any, count: int) -> Any:
-    """A total over a count; NaN or infinite for a count of zero."""
-    with np.errstate(all="ignore"):
-        return np.asarray(total, mean_type(np.asarray(total).dtype)) / count
-
-
-def squared_deviations(values: HostArray, mean: Any) -> Any:
-    """The sum of |x - mean|^2 of owned values, in float64."""
-    with np.errstate(all="ignore"):
-        deviation = values - mean
-        return np.sum(
-            deviation.real**2 + deviation.imag**2 if deviation.dtype.kind == "c" else deviation**2
+        contributions.require_order(kind, array.dtype)
+    count = _count(array, axes)
+    if kind in ("min", "max") and count == 0:
+        raise ArrayError(
+            f"{kind} over axes {axes} without elements is not defined; check the shape first."
         )
-
-
-def variance(values: HostArray, size: int, ddof: int, communicator: Communicator) -> Any:
-    """The variance of all values by two passes: the mean first. Collective."""
-    accumulator = np.result_type(accumulator_of(values.dtype), np.float64)
-    mean = sum_partial(values, lambda total: divide(total, size), accumulator).complete(
-        communicator
+    return _over_axes(
+        array, _fold(kind, array.dtype, count, reproducible), axes, whole=reproducible
     )
-    dtype = np.empty(0, mean_type(values.dtype)).real.dtype
-    total = squared_deviations(values.astype(accumulator, copy=False), mean)
-    squares = Partial(
-        np.array([total]),
-        "sum",
-        lambda reduced: cast(divide(reduced[0], max(size - ddof, 0)), dtype),
-        dtype,
-    )
-    return squares.complete(communicator)
 
 
-def arg_extreme(
-    kind: str, values: HostArray, flat_index: Callable[[int], int], communicator: Communicator
-) -> Any:
-    """The flat global index of the smallest or largest value; the first of equal ones, the first
-    NaN. Collective.
+def variance(array: DistArray, axis: Any, ddof: int) -> Any:
+    """`var`. Collective."""
+    axes = axes_of(array, axis)
+    if not isinstance(ddof, numbers.Real):
+        raise ArrayError(f"ddof={shown(ddof)} of a variance is no number; use 0 or 1.")
+    if len(axes) == array.ndim:
+        values = array.block.backend.to_host(array._owned)
+        return contributions.variance(values, array.size, ddof, array.communicator)
+    return _over_axes(array, _variance_fold(array.dtype, max(_count(array, axes) - ddof, 0)), axes)
 
-    `flat_index` turns a flat index of the owned values into one of the global array.
+
+def arg_extreme(array: DistArray, kind: str, axis: int | None) -> Any:
+    """`argmin` and `argmax`. Collective."""
+    if axis is not None and not isinstance(axis, int | np.integer):
+        raise UnsupportedError(
+            f"arg{kind} goes over one axis or all (axis=None), got axis={shown(axis)}; name one."
+        )
+    axes = axes_of(array, axis)
+    if _count(array, axes) == 0:
+        raise ArrayError(
+            f"arg{kind} of an array without elements is not defined; check its size first."
+        )
+    if axis is None:
+        values = array.block.backend.to_host(array._owned)
+        return contributions.arg_extreme(
+            kind, values, lambda flat: _global_flat(array, flat), array.communicator
+        )
+    contributions.require_order(f"arg{kind}", array.dtype)
+    start = array.local_slices[axes[0]].start
+    return _over_axes(array, _arg_fold(kind, start), axes)
+
+
+def _global_flat(array: DistArray, flat: int) -> int:
+    """The flat global index of the element at a flat index of the owned values."""
+    local = np.unravel_index(flat, array.local_shape)
+    index = [int(i) + s.start for i, s in zip(local, array.local_slices, strict=True)]
+    return int(np.ravel_multi_index(index, array.shape))
+
+
+def axes_of(array: DistArray, axis: Any) -> tuple[int, ...]:
+    """The axes that a reduction goes over, as different numbers from 0; all for None."""
+    if axis is None:
+        return tuple(range(array.ndim))
+    try:
+        axes = tuple(map(operator.index, axis if isinstance(axis, Sequence) else (axis,)))
+    except TypeError:
+        axes = (array.ndim,)
+    found = tuple(sorted({a % array.ndim for a in axes}))
+    if len(found) != len(axes) or not all(-array.ndim <= a < array.ndim for a in axes):
+        raise ArrayError(
+            f"axis={shown(axis)} must be different axes of the {array.ndim} of {array!r}; use 0 to "
+            f"{array.ndim - 1}."
+        )
+    return found
+
+
+def _count(array: DistArray, axes: Sequence[int]) -> int:
+    return math.prod(array.shape[axis] for axis in axes)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """How partial results over some axes are made, merged and finished; arrays in lists."""
+
+    local: Callable[[HostArray, tuple[int, ...]], Parts]
+    merge: Callable[[Parts, Parts], Parts]
+    finish: Callable[[Parts], HostArray]
+
+
+def _fold(kind: str, dtype: np.dtype[Any], count: int, reproducible: bool) -> _Fold:
+    ufunc = _UFUNCS[kind]
+    if kind in ("sum", "mean", "prod"):
+        type_of = contributions.mean_type if kind == "mean" else contributions.sum_type
+        final, accumulator = type_of(dtype), contributions.accumulator_of(dtype)
+    else:
+        final = accumulator = np.dtype(np.bool_) if kind in ("any", "all") else dtype
+
+    def local(values: HostArray, axes: tuple[int, ...]) -> Parts:
+        if reproducible:
+            return [_sum_in_order(values, axes, accumulator)]
+        return [np.asarray(ufunc.reduce(values, axis=axes, dtype=accumulator))]
+
+    def finish(parts: Parts) -> HostArray:
+        total = contributions.divide(parts[0], count) if kind == "mean" else parts[0]
+        return np.asarray(total, final)
+
+    return _Fold(local, lambda a, b: [ufunc(a[0], b[0])], finish)
+
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "mean": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "any": np.logical_or,
+    "all": np.logical_and,
+}
+
+
+def _sum_in_order(values: HostArray, axes: tuple[int, ...], dtype: np.dtype[Any]) -> HostArray:
+    """The sum over axes, element after element in the order of indices, whatever the memory looks
+    like.
     """
-    require_order(f"arg{kind}", values.dtype)
-    local, mine = -1, identity(kind, values.dtype)
-    if values.size:
-        local = int(getattr(values, f"arg{kind}")())
-        mine = values.flat[local]
-    best = extreme_of(kind, mine, values.dtype).complete(communicator)
-    holds = local >= 0 and (mine == best or bool(np.isnan(best) and np.isnan(mine)))
-    index = flat_index(local) if holds else np.iinfo(np.int64).max
-    return np.int64(communicator.allreduce(np.array([index], np.int64), "min")[0])
+    moved = np.moveaxis(values, axes, range(len(axes)))
+    total = np.zeros(moved.shape[len(axes) :], dtype)
+    for index in np.ndindex(moved.shape[: len(axes)]):
+        total += moved[index]
+    return total
+
+
+def _variance_fold(dtype: np.dtype[Any], divisor: int) -> _Fold:
+    """Number, mean and squared deviations of each part, merged by the formula of Chan, Golub and
+    LeVeque (1983).
+    """
+    accumulator = np.result_type(contributions.accumulator_of(dtype), np.float64)
+    final = np.empty(0, contributions.mean_type(dtype)).real.dtype
+
+    def local(values: HostArray, axes: tuple[int, ...]) -> Parts:
+        values = values.astype(accumulator, copy=False)
+        mean = values.mean(axis=axes, keepdims=True)
+        deviation = values - mean
+        squares = (deviation.real**2 + deviation.imag**2).sum(axis=axes)
+        mean = mean.reshape(squares.shape)
+        return [np.full(squares.shape, values.size / max(squares.size, 1)), mean, squares]
+
+    def merge(a: Parts, b: Parts) -> Parts:
+        number = a[0] + b[0]
+        difference = b[1] - a[1]
+        distance = difference.real**2 + difference.imag**2
+        return [
+            number,
+            a[1] + difference * (b[0] / number),
+            a[2] + b[2] + distance * (a[0] * b[0] / number),
+        ]
+
+    return _Fold(
+        local, merge, lambda parts: np.asarray(contributions.divide(parts[2], divisor), final)
+    )
+
+
+def _arg_fold(kind: str, start: int) -> _Fold:
+    better = np.less if kind == "min" else np.greater
+
+    def local(values: HostArray, axes: tuple[int, ...]) -> Parts:
+        index = np.expand_dims(getattr(values, f"arg{kind}")(axis=axes[0]), axes[0])
+        found = np.take_along_axis(values, index, axes[0])
+        return [found.squeeze(axes[0]), index.squeeze(axes[0]).astype(np.int64) + start]
+
+    def merge(a: Parts, b: Parts) -> Parts:
+        # Parts come in the order of indices, so that of equal values, and of NaNs, the first one
+        # stays.
+        later = ~np.isnan(a[0]) & (better(b[0], a[0]) | np.isnan(b[0]))
+        return [np.where(later, y, x) for x, y in zip(a, b, strict=True)]
+
+    return _Fold(local, merge, lambda parts: parts[1])
+
+
+def _over_axes(
+    array: DistArray, fold: _Fold, axes: tuple[int, ...], *, whole: bool = False
+) -> DistArray:
+    """Reduce over some of the axes. Collective."""
+    depth = len(array.components)
+    grid_axes = tuple(a - depth for a in axes if a >= depth)
+    components = tuple(n for a, n in enumerate(array.components) if a not in axes)
+    if not grid_axes:
+        with np.errstate(all="ignore"):
+            values = fold.finish(fold.local(array._owned, axes))
+        result = array._like(values.dtype, components)
+        result._owned[...] = values
+        return result
+    source = local_along(array, grid_axes) if whole else array
+    kept = tuple(a for a in range(array.layout.ndim) if a not in grid_axes)
+    with np.errstate(all="ignore"):
+        sample = fold.finish(fold.local(np.ones((1,) * array.ndim, array.dtype), axes))
+        target = _target(source, components, kept, sample.dtype)
+        _merge_blocks(source, target, fold, axes, kept)
+    return target
+
+
+def _target(
+    source: DistArray, components: tuple[int, ...], kept: tuple[int, ...], dtype: np.dtype[Any]
+) -> DistArray:
+    """The array that results: over the kept grid axes, cut as they are, or over components alone,
+    on rank 0.
+    """
+    if kept:
+        decomposition = source.decomposition.select(kept)
+        staggered = tuple(source.layout.staggered[a] for a in kept)
+    else:
+        decomposition = Decomposition(components, (1,) * len(components))
+        staggered, components = (False,) * len(components), ()
+    layout = Layout(decomposition, staggered, (0,) * decomposition.ndim, components, dtype)
+    return source._place(layout, Topology(decomposition, source.communicator))
+
+
+def _merge_blocks(
+    source: DistArray, target: DistArray, fold: _Fold, axes: tuple[int, ...], kept: tuple[int, ...]
+) -> None:
+    """Merge the partial results of the blocks that share a place along the kept axes, and bring
+    what becomes of them to the owner of that place in the target.
+    """
+    rank, communicator = source.block.rank, source.communicator
+    values = np.empty(target.local_shape, target.dtype)
+    sends, receives = [], []
+    coords = source.topology.coords
+    if coords is not None:
+        group = _Group(source.decomposition, kept, tuple(coords[a] for a in kept))
+        parts = _merged(fold.local(source._owned, axes), fold, group, coords, communicator)
+        if parts is not None:
+            found = np.array(fold.finish(parts), order="C")
+            owner = target.decomposition.rank_at(group.place) if kept else 0
+            if owner == rank:
+                values = found
+            else:
+                sends.append((owner, found))
+    place = target.topology.coords
+    if place is not None:
+        first = _Group(source.decomposition, kept, place[: len(kept)]).rank_of(0)
+        if first != rank:
+            receives.append((first, values))
+    communicator.exchange(sends, receives)
+    target._owned[...] = values
+
+
+class _Group:
+    """The ranks whose blocks share a place along the kept axes, numbered in the order of their
+    indices.
+    """
+
+    def __init__(
+        self, decomposition: Decomposition, kept: tuple[int, ...], place: tuple[int, ...]
+    ) -> None:
+        self.place = place
+        self._decomposition = decomposition
+        self._fixed = dict(zip(kept, place, strict=True))
+        self._extents = [1 if a in kept else n for a, n in enumerate(decomposition.ranks)]
+        self.size = math.prod(self._extents)
+
+    def rank_of(self, number: int) -> int:
+        position = np.unravel_index(number, self._extents)
+        coords = [self._fixed.get(a, int(part)) for a, part in enumerate(position)]
+        return self._decomposition.rank_at(coords)
+
+    def number_of(self, coords: tuple[int, ...]) -> int:
+        position = [0 if a in self._fixed else part for a, part in enumerate(coords)]
+        return int(np.ravel_multi_index(position, self._extents))
+
+
+def _merged(
+    parts: Parts,
+    fold: _Fold,
+    group: _Group,
+    coords: tuple[int, ...],
+    communicator: Communicator,
+) -> Parts | None:
+    """The parts of a group in one, on its first rank; None on the others.
+
+    Neighbours merge in pairs, then pairs of pairs: no rank gets more than log2(size) messages, and
+    parts stay in order.
+    """
+    number, step = group.number_of(coords), 1
+    while step < group.size:
+        if number % (2 * step):
+            communicator.exchange([(group.rank_of(number - step), _pack(parts))], [])
+            return None
+        if number + step < group.size:
+            packed = np.empty(sum(part.nbytes for part in parts), np.uint8)
+            communicator.exchange([], [(group.rank_of(number + step), packed)])
+            parts = fold.merge(parts, _unpack(packed, parts))
+        step *= 2
+    return parts
+
+
+def _pack(parts: Parts) -> HostArray:
+    """The bytes of all arrays."""
+    return np.concatenate([np.ravel(part).view(np.uint8) for part in parts])
+
+
+def _unpack(packed: HostArray, like: Parts) -> Parts:
+    """Arrays from the bytes of all, with shapes and element types as in `like`."""
+    ends = np.cumsum([part.nbytes for part in like])[:-1]
+    return [
+        octets.view(part.dtype).reshape(part.shape)
+        for octets, part in zip(np.split(packed, ends), like, strict=True)
+    ]

@@ -21,16 +21,16 @@ from tests.harness import ROOT
 LAYERS = {
     "foundation": ("errors", "spans", "progress", "arraylike"),
     "pure": (
-        "regions", "decomposition", "layout", "geometry", "exact", "transfer", "halo", "halo.plan",
-        "stencil",
+        "complexmath", "regions", "decomposition", "layout", "geometry", "exact", "transfer",
+        "halo", "halo.plan", "stencil",
     ),
     "machine": ("backends", "comm"),
     "blocks": (
         "block", "topology", "halo.buffers", "halo.exchange", "stencil.compile", "stencil.cache",
-        "boundary", "pending", "reductions", "redistribute", "collect", "arguments",
+        "boundary", "pending", "contributions", "redistribute", "collect", "arguments",
     ),
     "array": (
-        "array", "array_reductions", "elementwise", "functions", "indexing", "placement",
+        "array", "reductions", "elementwise", "functions", "indexing", "placement",
     ),
     "grid": ("grid", "profile", "creation", "points"),
     "uses": ("random", "linalg", "kernels", "iterate", "io", "logging"),

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from distarray import exact
-from distarray.pending import Partial
+from distarray.pending import Contribution
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Reduction
 
 Array = np.ndarray[Any, Any]
 
 
-def partial(reduction: Reduction, values: Array) -> Partial:
+def contribution(reduction: Reduction, values: Array) -> Contribution:
     """This rank's contribution to a fused reduction, from `BoundLaunch.partials`. Local.
 
     Sums have the dtype that NumPy's have; min and max that of the value, NaN if any value is.
@@ -26,21 +26,25 @@ def partial(reduction: Reduction, values: Array) -> Partial:
     # it.
     sign = 1 if reduction.kind == "max" else -1
     if dtype.kind != "f":
-        return Partial(values[:1], reduction.kind, lambda reduced: dtype.type(reduced[0]), dtype)
+        return Contribution(
+            values[:1], reduction.kind, lambda reduced: dtype.type(reduced[0]), dtype
+        )
 
     def finish(reduced: Array) -> Any:
         return dtype.type(np.nan if reduced[1] else reduced[0])
 
-    return Partial(values * np.array([1, sign]), reduction.kind, finish, dtype)
+    return Contribution(values * np.array([1, sign]), reduction.kind, finish, dtype)
 
 
-def _sum(dtype: np.dtype[Any], values: Array, reproducible: bool) -> Partial:
+def _sum(dtype: np.dtype[Any], values: Array, reproducible: bool) -> Contribution:
     result = dtype if dtype.kind in "fc" else np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
     if not reproducible or dtype.kind not in "fc":
-        return Partial(values.ravel(), "sum", lambda reduced: _cast(reduced[0], result), result)
+        return Contribution(
+            values.ravel(), "sum", lambda reduced: _cast(reduced[0], result), result
+        )
     limbs = exact.carried(values)
     shape = limbs.shape
-    return Partial(
+    return Contribution(
         limbs.ravel(),
         "sum",
         lambda reduced: _cast(exact.total(reduced.reshape(shape)), result),

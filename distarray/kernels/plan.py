@@ -169,11 +169,11 @@ class ApplyPlan:
                 blocks[number].changed(component)
         if not self.program.reductions:
             return ()
-        partials = [
-            fused.partial(reduction, values)
+        contributions = [
+            fused.contribution(reduction, values)
             for reduction, values in zip(self.program.reductions, launch.partials(), strict=True)
         ]
-        return begin(partials, self._communicator)
+        return begin(contributions, self._communicator)
 
     def _pass(
         self, blocks: Sequence[Block], colour: int, time: float | None, overlap: bool | None

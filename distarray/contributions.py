@@ -1,0 +1,217 @@
+"""What each rank contributes to a reduction over a whole array, and how the result comes out of it.
+
+A `Contribution` is made of owned values without communication; completing it is one all-reduce.
+Float sums accumulate in float64 (complex128), integer sums in 64-bit integers, as NumPy's do. NaN
+goes through min and max beside the value, as a flag, because MPI does not say what its own min and
+max make of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distarray import exact
+from distarray.arraylike import HostArray
+from distarray.comm.base import Communicator
+from distarray.errors import ArrayError, UnsupportedError
+from distarray.pending import Contribution
+
+DType = np.dtype[Any]
+Finish = Callable[[Any], Any]
+
+#: Loads compiled loops, for exact sums.
+Load = Callable[[str, str], Any]
+
+
+def accumulator_of(dtype: DType) -> DType:
+    """The element type that sums and products accumulate in."""
+    return np.dtype({"b": "i8", "i": "i8", "u": "u8", "f": "f8", "c": "c16"}[dtype.kind])
+
+
+def sum_type(dtype: DType) -> DType:
+    """The element type of a sum or product, as in NumPy."""
+    return dtype if dtype.kind in "fc" else accumulator_of(dtype)
+
+
+def mean_type(dtype: DType) -> DType:
+    """The element type of a mean, as in NumPy."""
+    return dtype if dtype.kind in "fc" else np.dtype(np.float64)
+
+
+def cast(value: Any, dtype: DType) -> Any:
+    """A number as a NumPy scalar of an element type; a float too large for float32 becomes
+    infinite.
+    """
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype)[()]
+
+
+def sum_contribution(
+    values: HostArray, finish: Finish, dtype: DType, load: Load | None = None
+) -> Contribution:
+    """A sum whose total (a number) goes through `finish`; correctly rounded and order-free if
+    `load` is given.
+    """
+    if load is not None:
+        return exact_contribution(exact.partial_sum(values, load), finish, dtype)
+    with np.errstate(all="ignore"):
+        total = np.sum(values, dtype=accumulator_of(values.dtype))
+    return Contribution(np.array([total]), "sum", lambda reduced: finish(reduced[0]), dtype)
+
+
+def exact_contribution(limbs: HostArray, finish: Finish, dtype: DType) -> Contribution:
+    """A sum from limbs of `exact`; the exact total, rounded to float64, goes through `finish`."""
+    shape = limbs.shape
+    return Contribution(
+        limbs.ravel(), "sum", lambda reduced: finish(exact.total(reduced.reshape(shape))), dtype
+    )
+
+
+def product_contribution(values: HostArray) -> Contribution:
+    """The product of all values."""
+    dtype = sum_type(values.dtype)
+    with np.errstate(all="ignore"):
+        total = np.prod(values, dtype=accumulator_of(values.dtype))
+    return Contribution(np.array([total]), "prod", lambda reduced: cast(reduced[0], dtype), dtype)
+
+
+def truth_contribution(kind: str, values: HostArray) -> Contribution:
+    """Whether "any" or "all" values are true."""
+    found = values.any() if kind == "any" else values.all()
+    op = "max" if kind == "any" else "min"
+    return Contribution(
+        np.array([found], np.uint8), op, lambda reduced: np.bool_(reduced[0]), np.dtype(np.bool_)
+    )
+
+
+def extreme_contribution(kind: str, values: HostArray) -> Contribution:
+    """The "min" or "max" of all values, NaN if any is NaN; a rank without values contributes
+    nothing.
+    """
+    require_order(kind, values.dtype)
+    with np.errstate(all="ignore"):
+        found = getattr(values, kind)() if values.size else identity(kind, values.dtype)
+    return extreme_of(kind, found, values.dtype)
+
+
+def extreme_of(kind: str, found: Any, dtype: DType) -> Contribution:
+    """The "min" or "max" over ranks of each rank's own; the result has element type `dtype`."""
+    if dtype.kind != "f":
+        held = np.dtype({"b": "u1"}.get(dtype.kind, dtype.str))
+        return Contribution(
+            np.array([found], held), kind, lambda reduced: cast(reduced[0], dtype), dtype
+        )
+    sign = -1.0 if kind == "min" else 1.0
+    has_nan = bool(np.isnan(found))
+    pair = np.array([identity(kind, dtype) if has_nan else found, sign * has_nan])
+    return Contribution(
+        pair, kind, lambda reduced: cast(np.nan if reduced[1] else reduced[0], dtype), dtype
+    )
+
+
+def identity(kind: str, dtype: DType) -> Any:
+    """The value that leaves a min or max as it is."""
+    if dtype.kind == "b":
+        return kind == "min"
+    if dtype.kind == "f":
+        return np.inf if kind == "min" else -np.inf
+    limits = np.iinfo(dtype)
+    return limits.max if kind == "min" else limits.min
+
+
+def require_order(kind: str, dtype: DType) -> None:
+    """Refuse min, max and their arg forms for complex numbers, which have no order."""
+    if dtype.kind == "c":
+        raise UnsupportedError(
+            f"{kind} of complex values ({dtype}) is not defined; reduce abs(u), u.real or u.imag."
+        )
+
+
+def contribution(kind: str, values: HostArray, size: int, load: Load | None = None) -> Contribution:
+    """This rank's contribution to a reduction of an array of `size` elements of which it owns
+    `values`. Local.
+
+    Parameters
+    ----------
+    kind : "sum", "prod", "mean", "min", "max", "any" or "all"
+    load : the `load` of the backend for a reproducible sum or mean
+    """
+    if kind in ("min", "max"):
+        if size == 0:
+            raise ArrayError(
+                f"{kind} of an array without elements is not defined; check its size first."
+            )
+        return extreme_contribution(kind, values)
+    if kind in ("any", "all"):
+        return truth_contribution(kind, values)
+    if kind == "prod":
+        return product_contribution(values)
+    if kind == "mean":
+        dtype = mean_type(values.dtype)
+        return sum_contribution(values, lambda total: cast(divide(total, size), dtype), dtype, load)
+    dtype = sum_type(values.dtype)
+    return sum_contribution(values, lambda total: cast_sum(total, dtype), dtype, load)
+
+
+def cast_sum(total: Any, dtype: DType) -> Any:
+    """A total in the element type of the sum; integers wrap as in NumPy."""
+    return cast(
+        np.int64(total)
+        if dtype.kind == "u" and not isinstance(total, np.unsignedinteger)
+        else total,
+        dtype,
+    )
+
+
+def divide(total: Any, count: int) -> Any:
+    """A total over a count; NaN or infinite for a count of zero."""
+    with np.errstate(all="ignore"):
+        return np.asarray(total, mean_type(np.asarray(total).dtype)) / count
+
+
+def squared_deviations(values: HostArray, mean: Any) -> Any:
+    """The sum of |x - mean|^2 of owned values, in float64."""
+    with np.errstate(all="ignore"):
+        deviation = values - mean
+        return np.sum(
+            deviation.real**2 + deviation.imag**2 if deviation.dtype.kind == "c" else deviation**2
+        )
+
+
+def variance(values: HostArray, size: int, ddof: int, communicator: Communicator) -> Any:
+    """The variance of all values by two passes: the mean first. Collective."""
+    accumulator = np.result_type(accumulator_of(values.dtype), np.float64)
+    mean = sum_contribution(values, lambda total: divide(total, size), accumulator).complete(
+        communicator
+    )
+    dtype = np.empty(0, mean_type(values.dtype)).real.dtype
+    total = squared_deviations(values.astype(accumulator, copy=False), mean)
+    squares = Contribution(
+        np.array([total]),
+        "sum",
+        lambda reduced: cast(divide(reduced[0], max(size - ddof, 0)), dtype),
+        dtype,
+    )
+    return squares.complete(communicator)
+
+
+def arg_extreme(
+    kind: str, values: HostArray, flat_index: Callable[[int], int], communicator: Communicator
+) -> Any:
+    """The flat global index of the smallest or largest value; the first of equal ones, the first
+    NaN. Collective.
+
+    `flat_index` turns a flat index of the owned values into one of the global array.
+    """
+    require_order(f"arg{kind}", values.dtype)
+    local, mine = -1, identity(kind, values.dtype)
+    if values.size:
+        local = int(getattr(values, f"arg{kind}")())
+        mine = values.flat[local]
+    best = extreme_of(kind, mine, values.dtype).complete(communicator)
+    holds = local >= 0 and (mine == best or bool(np.isnan(best) and np.isnan(mine)))
+    index = flat_index(local) if holds else np.iinfo(np.int64).max
+    return np.int64(communicator.allreduce(np.array([index], np.int64), "min")[0])
