@@ -5,9 +5,7 @@ Scalars follow NumPy 2; a host array stands for the same global values on every 
 broadcast. Results have the placement of the operands and no boundary conditions. Floating-point
 warnings are silenced, so that ranks act alike whatever they own.
 
-Complex products and quotients use the real expansion that kernels use:
-(a + ib)(c + id) = (ac - bd) + i(ad + bc),  (a + ib)/(c + id) = ((ac + bd) + i(bc - ad)) / (cc +
-dd).
+Complex products and quotients use the real expansion that kernels use (see `complexmath`).
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distarray import complexmath
 from distarray.arguments import host_values
 from distarray.arraylike import HostArray, is_array, is_profile
 from distarray.errors import ArrayError, DistArrayError, UnsupportedError, shown
@@ -282,24 +281,12 @@ def require_same_placement(array: DistArray, other: DistArray) -> None:
     raise ArrayError(f"{array!r} and {other!r} lie on different grids; create both on one grid.")
 
 
-def _parts(value: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    value = np.asarray(value, dtype)
-    return value.real, value.imag
-
-
-def _join(real: Any, imaginary: Any, dtype: np.dtype[Any]) -> HostArray:
-    result = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), dtype)
-    result.real, result.imag = real, imaginary
-    return result
-
-
 def multiply(x: Any, y: Any, **options: Any) -> Any:
     """NumPy's multiply, complex products by their real expansion."""
     dtype = _complex_type(np.multiply, options, x, y)
     if dtype is None:
         return np.multiply(x, y, **options)
-    (a, b), (c, d) = _parts(x, dtype), _parts(y, dtype)
-    return _join(a * c - b * d, a * d + b * c, dtype)
+    return complexmath.product(np.asarray(x, dtype), np.asarray(y, dtype))
 
 
 def divide(x: Any, y: Any, **options: Any) -> Any:
@@ -307,9 +294,7 @@ def divide(x: Any, y: Any, **options: Any) -> Any:
     dtype = _complex_type(np.true_divide, options, x, y)
     if dtype is None:
         return np.true_divide(x, y, **options)
-    (a, b), (c, d) = _parts(x, dtype), _parts(y, dtype)
-    norm = c * c + d * d
-    return _join((a * c + b * d) / norm, (b * c - a * d) / norm, dtype)
+    return complexmath.quotient(np.asarray(x, dtype), np.asarray(y, dtype))
 
 
 def square(x: Any, **options: Any) -> Any:

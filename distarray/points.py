@@ -15,6 +15,7 @@ import numpy as np
 from distarray.arguments import check_fits, host_values
 from distarray.array import DistArray
 from distarray.arraylike import HostArray, is_array
+from distarray.complexmath import scaled
 from distarray.errors import ArrayError, shown
 from distarray.geometry import AxisGeometry
 
@@ -259,6 +260,4 @@ def _scaled(values: HostArray, factor: HostArray) -> HostArray:
     """Values times real factors, real and imaginary parts alike."""
     if values.dtype.kind != "c":
         return values * factor
-    result = np.empty(values.shape, np.complex128)
-    result.real, result.imag = values.real * factor, values.imag * factor
-    return result
+    return np.asarray(scaled(values, factor))

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from distarray import complexmath
 from distarray.block import Block, Component
 from distarray.boundary.conditions import (
     Condition,
@@ -395,21 +396,12 @@ def multiply(factor: Any, values: Any, target: Any) -> list[Callable[..., Any]]:
     """Calls that compute target = factor * values; complex products by their real expansion."""
     if target.dtype.kind != "c":
         return [partial(np.multiply, factor, values, target)]
-    real, imag = target.real, target.imag
-    if factor.dtype.kind != "c":
-        return [
-            partial(np.multiply, factor, values.real, real),
-            partial(np.multiply, factor, values.imag, imag),
-        ]
-    scratch = np.empty_like(real)
-    return [
-        partial(np.multiply, factor.real, values.real, real),
-        partial(np.multiply, factor.imag, values.imag, scratch),
-        partial(np.subtract, real, scratch, real),
-        partial(np.multiply, factor.real, values.imag, imag),
-        partial(np.multiply, factor.imag, values.real, scratch),
-        partial(np.add, imag, scratch, imag),
-    ]
+    times = complexmath.product if factor.dtype.kind == "c" else complexmath.scaled
+
+    def run() -> None:
+        target[...] = times(values, factor)
+
+    return [run]
 
 
 class UnsetRule(SimpleRule):

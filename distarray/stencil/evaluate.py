@@ -2,7 +2,7 @@
 
 Slow and plainly right. Values of all active stores are computed before any is written, so a point
 never sees what the same pass wrote. Complex products, quotients and moduli follow the written-down
-real expansion, not NumPy's own.
+real expansion (see `complexmath`), not NumPy's own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.complexmath import product, quotient
 from distarray.errors import StencilError
 from distarray.regions import Box
 from distarray.stencil.calls import TRANSCENDENTAL, as_dtype
@@ -218,32 +219,12 @@ def _transcendental(function: np.ufunc, operands: Sequence[Any], dtype: np.dtype
     return convert(function(*(convert(operand, double) for operand in operands)), dtype)
 
 
-def _complex(real: Any, imaginary: Any) -> Any:
-    real, imaginary = np.broadcast_arrays(real, imaginary)
-    value = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
-    value.real, value.imag = real, imaginary
-    return value[()]
-
-
-def _multiply(one: Any, other: Any) -> Any:
-    """(a + ib)(c + id) = (ac - bd) + i(ad + bc)."""
-    a, b, c, d = one.real, one.imag, other.real, other.imag
-    return _complex(a * c - b * d, a * d + b * c)
-
-
-def _divide(one: Any, other: Any) -> Any:
-    """(a + ib)/(c + id) = ((ac + bd) + i(bc - ad)) / (cc + dd)."""
-    a, b, c, d = one.real, one.imag, other.real, other.imag
-    size = c * c + d * d
-    return _complex((a * c + b * d) / size, (b * c - a * d) / size)
-
-
 def _absolute(value: Any) -> Any:
     return _transcendental(np.hypot, (value.real, value.imag), value.real.dtype)
 
 
 _COMPLEX: dict[str, Callable[..., Any]] = {
-    "multiply": _multiply,
-    "divide": _divide,
+    "multiply": product,
+    "divide": quotient,
     "absolute": _absolute,
 }
