@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.comm import Communicator, SerialCommunicator, child_environment, default
-from distarray.comm.launcher import mpirun
+from distarray.comm import Communicator, SerialCommunicator, default
 from distarray.errors import BackendError, CommunicationError
 from distarray.grid import Grid
 from distarray.iterate import iterate
 from distarray.kernels.apply import stencil
+from distarray.launcher import child_environment, mpirun
 
 #: The loop that the package is measured against: a 7-point step on a cube with a periodic layer,
 #: filled in place first.

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from distarray.comm import launcher
+from distarray import launcher
 
 #: Command, its module and what it does.
 COMMANDS = {

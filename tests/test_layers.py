@@ -19,7 +19,7 @@ from tests.harness import ROOT
 #: Layers from the lowest to the highest. A name stands for a module or a whole package; the longest
 #: name that fits a module counts.
 LAYERS = {
-    "foundation": ("errors", "spans", "progress", "arraylike"),
+    "foundation": ("errors", "launcher", "spans", "progress", "arraylike"),
     "pure": (
         "complexmath", "regions", "decomposition", "layout", "geometry", "exact", "transfer",
         "halo", "halo.plan", "stencil",

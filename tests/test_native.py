@@ -276,15 +276,18 @@ def test_broken_compiler_is_passed_over(folder, tmp_path, monkeypatch):
     assert str(broken) not in native.toolchain().command
 
 
-def test_compiler_does_not_see_the_launchers_variables():
-    environment = {
-        "PMI_RANK": "1",
-        "PMIX_NAMESPACE": "x",
-        "OMPI_COMM_WORLD_RANK": "1",
-        "PATH": "/bin",
-        "HOME": "/",
-    }
-    assert native.compiler_environment(environment) == {"PATH": "/bin", "HOME": "/"}
+def test_compiler_sees_the_users_variables_but_not_the_launchers(folder, tmp_path, monkeypatch):
+    log, wrapper = tmp_path / "log", tmp_path / "cc"
+    wrapper.write_text(f'#!/bin/sh\nenv > {log}\nexec cc "$@"\n', encoding="utf-8")
+    wrapper.chmod(0o755)
+    for name in ("PMI_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "PALS_RANKID"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("OMPI_CC", "gcc")  # what the mpicc of Open MPI calls
+    monkeypatch.setenv("CC", str(wrapper))
+    assert _twice() == [0, 2, 4]
+    names = {line.split("=")[0] for line in log.read_text(encoding="utf-8").splitlines()}
+    assert "OMPI_CC" in names
+    assert not names & {"PMI_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "PALS_RANKID"}
 
 
 def test_processes_that_start_together_compile_once(folder, tmp_path):

@@ -23,12 +23,13 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from distarray.errors import BackendError
+from distarray.launcher import child_environment, launched
 
 #: No contraction and no reassociation; integers wrap as in NumPy; errno and traps are not observed,
 #: so loops vectorise.
@@ -55,8 +56,6 @@ FAST_FLAGS = [
 NATIVE_FLAGS = ("-march=native", "-mcpu=native")
 OPENMP_FLAG = "-fopenmp"
 
-_LAUNCHER_PREFIXES = ("PMI", "OMPI_", "PRTE_", "HYDRA_", "MPI_LOCAL", "MPIR_")
-_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _TRIAL = """\
 #include <math.h>
 #include <stdint.h>
@@ -238,7 +237,7 @@ def _call(command: list[str]) -> subprocess.CompletedProcess[str] | None:
     try:
         return subprocess.run(
             command,
-            env=compiler_environment(os.environ),
+            env=child_environment(),
             capture_output=True,
             text=True,
             check=False,
@@ -246,15 +245,6 @@ def _call(command: list[str]) -> subprocess.CompletedProcess[str] | None:
         )
     except OSError:
         return None
-
-
-def compiler_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the launcher's variables, which make a child a rank."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if not name.startswith(_LAUNCHER_PREFIXES)
-    }
 
 
 def cache_folder() -> Path:
@@ -345,7 +335,8 @@ def _first_lines(output: str, count: int = 5) -> str:
 
 def _first_rank() -> bool:
     """Whether this process is the one to speak, as far as the launcher's variables say."""
-    return all(os.environ.get(name, "0") == "0" for name in _RANK_VARIABLES)
+    found = launched()
+    return found is None or found.rank == 0
 
 
 def _note(text: str) -> None:

@@ -1,8 +1,8 @@
 """Ranks and how they talk.
 
 `base` is the protocol, `serial` one rank, `mpi` many (the only file that imports mpi4py).
-`launcher` reads what mpirun or srun left in the environment, `failure` ends all ranks when one
-fails. This file chooses; it loads MPI only when there is a reason to.
+`failure` ends all ranks when one fails. This file chooses; it loads MPI only when there is a reason
+to.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from distarray.comm import failure
 from distarray.comm.base import Communicator
-from distarray.comm.launcher import Launched, child_environment, launched
 from distarray.comm.serial import SerialCommunicator
 from distarray.errors import CommunicationError, shown
+from distarray.launcher import Launched, launched
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 if launched() is not None:
     failure.note_exits()
 
-__all__ = ["Communicator", "SerialCommunicator", "child_environment", "default"]
+__all__ = ["Communicator", "SerialCommunicator", "default"]
 
 
 def default(comm: Any = None) -> Communicator:
