@@ -57,6 +57,8 @@ class Points:
             positions[:, axis] = _inside(positions[:, axis], geometry, grid.axes[axis])
         positions.flags.writeable = False
         self.positions = positions
+        #: For each location and order the weights along each axis.
+        self._known: dict[tuple[tuple[bool, ...], int], list[AxisWeights]] = {}
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -75,6 +77,11 @@ class Points:
         -------
         ndarray, shape components + (points,), float64 or complex128 (of the array's dtype for order
         0)
+
+        Raises
+        ------
+        ArrayError
+            No array, one of another grid, or another order.
         """
         self._require(array)
         weights = self._weights(array, order)
@@ -109,6 +116,11 @@ class Points:
             Strengths: the integral of the array over the domain grows by their sum.
         order : 0 or 1
             As for `sample`.
+
+        Raises
+        ------
+        ArrayError
+            As for `sample`; values that do not broadcast, or that the element type cannot hold.
         """
         self._require(array)
         given = host_values(values, f"Values added to {array!r}")
@@ -167,16 +179,15 @@ class Points:
             raise ArrayError(
                 f"order={shown(order)} of points is not known; use 0 (nearest) or 1 (linear)."
             )
-        find = _linear if order else _nearest
-        return [
-            find(
-                self.positions[:, axis],
-                geometry,
-                array.layout.points[axis],
-                array.layout.staggered[axis],
-            )
-            for axis, geometry in enumerate(self.grid.geometry)
-        ]
+        key = (array.layout.staggered, int(order))
+        if key not in self._known:
+            find = _linear if order else _nearest
+            layout = array.layout
+            self._known[key] = [
+                find(self.positions[:, axis], geometry, layout.points[axis], layout.staggered[axis])
+                for axis, geometry in enumerate(self.grid.geometry)
+            ]
+        return self._known[key]
 
 
 def _inside(positions: HostArray, axis: AxisGeometry, name: str) -> HostArray:

@@ -18,6 +18,7 @@ import distarray as da
 from distarray.arguments import fewer_ranks
 from distarray.array import DistArray
 from distarray.errors import DistArrayError
+from distarray.geometry import AxisGeometry
 from distarray.placement import pencil_ranks
 
 
@@ -95,6 +96,18 @@ def test_options_of_arrays_may_be_given_by_position(name: str) -> None:
         ("halo", None),
         ("name", None),
     ]
+
+
+def test_points_find_the_cells_around_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = da.Grid((4, 6))
+    points = grid.points([[0.3, 0.4], [0.9, 0.1]])
+    first = [points.sample(grid.from_function(lambda x, y: x + y, location="x"))]
+    monkeypatch.setattr(AxisGeometry, "positions", None)
+    for factor in (1.0, 2.0):
+        u = grid.full(factor, location="x")
+        assert_array_equal(points.sample(u), [factor, factor])
+        points.add(u, 1.0)
+    assert_array_equal(np.round(first[0], 12), [0.7, 1.0])
 
 
 def test_zeros_are_not_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
