@@ -2,7 +2,7 @@
 
 `DistArray` holds state and hands work to its neighbours in this layer, each a set of functions on
 arrays: `elementwise` (ufuncs and operators), `functions` (NumPy functions by an explicit list),
-`indexing`, `reductions`.
+`indexing`, `placement` (other process grids), `reductions`.
 """
 
 from __future__ import annotations
@@ -248,7 +248,15 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         return self.astype(self.dtype)
 
     def astype(self, dtype: Any) -> DistArray:
-        """A copy with another element type; location, halo and conditions are kept. Collective."""
+        """A copy with another element type; location, halo and conditions are kept. Collective.
+
+        Raises
+        ------
+        UnsupportedError
+            An element type that arrays cannot have.
+        ArrayError
+            Complex values would become real.
+        """
         result = self._like(dtype)
         if self.dtype.kind == "c" and result.dtype.kind != "c":
             raise ArrayError(f"{self!r} cannot become {result.dtype}; convert its real part.")
@@ -270,7 +278,13 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         self._boundary.attach(self.block, self.communicator)
 
     def fill(self, value: Any) -> None:
-        """Set every owned value. Collective."""
+        """Set every owned value. Collective.
+
+        Raises
+        ------
+        ArrayError
+            A value that the element type cannot hold.
+        """
         self[...] = value
 
     def to(self, device: str) -> DistArray:
@@ -297,6 +311,11 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
     def gather(self, root: int | None = None) -> HostArray | None:
         """The whole array as a host NumPy array: on every rank, or on `root` alone (None
         elsewhere). Collective.
+
+        Raises
+        ------
+        ArrayError
+            `root` is no rank of the communicator.
         """
         if root is not None:
             root = check_root(root, self.communicator.size, "gather", " or None for all")
@@ -320,6 +339,14 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         DistArray
             On the grid of `like`, or on this array's grid divided otherwise; conditions and name
             are kept.
+
+        Raises
+        ------
+        ArrayError
+            Both or none of `ranks` and `like`; `like` has another shape or communicator, or is
+            neither array nor grid.
+        DecompositionError
+            A process grid of more ranks than the communicator has, or than an axis has cells.
         """
         if (ranks is None) == (like is None):
             raise ArrayError(
@@ -351,7 +378,7 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         Raises
         ------
         IndexingError
-            An index outside the array, too many indices, or a negative step.
+            An index outside the array, or too many indices.
         UnsupportedError
             Index arrays, boolean masks or newaxis.
         """
@@ -360,8 +387,15 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         return indexing.get(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Basic global assignment of a number, a host array that all ranks hold, or a DistArray.
-        Collective.
+        """Basic global assignment of a number, a host array that all ranks hold, a Profile or a
+        DistArray. Collective.
+
+        Raises
+        ------
+        IndexingError, UnsupportedError
+            As for reading.
+        ArrayError
+            Values of another shape, or that the element type cannot hold.
         """
         indexing.put(self, index, value)
 
@@ -427,56 +461,93 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
             f"{location}{name})"
         )
 
-    # Reductions: over all axes a NumPy scalar on every rank, over some axes a DistArray. All
-    # collective.
+    # Reductions. All are collective.
 
     def sum(self, axis: Axes = None, *, reproducible: bool = False) -> Any:
-        """Sum; with `reproducible=True` the same bits on any process grid (correctly rounded over
-        all axes).
+        """Sum. Collective.
+
+        Parameters
+        ----------
+        axis : int, sequence of int or None
+            The axes that are summed over, components counted; None for all.
+        reproducible : bool
+            The same bits on any process grid; over all axes the sum is correctly rounded.
+
+        Returns
+        -------
+        NumPy scalar on every rank, or DistArray over the axes that are left
+
+        Raises
+        ------
+        ArrayError
+            No axes of this array, or the same axis twice.
         """
         return reductions.reduce(self, "sum", axis, reproducible)
 
     def prod(self, axis: Axes = None) -> Any:
-        """Product."""
+        """Product; parameters, result and errors as for `sum`. Collective."""
         return reductions.reduce(self, "prod", axis)
 
     def min(self, axis: Axes = None) -> Any:
-        """Smallest value; NaN if any value is."""
+        """Smallest value, NaN if any value is; parameters and result as for `sum`. Collective.
+
+        Raises
+        ------
+        ArrayError
+            As for `sum`, and for an array without elements.
+        UnsupportedError
+            Complex values, which have no order.
+        """
         return reductions.reduce(self, "min", axis)
 
     def max(self, axis: Axes = None) -> Any:
-        """Largest value; NaN if any value is."""
+        """Largest value, NaN if any value is; parameters, result and errors as for `min`.
+        Collective.
+        """
         return reductions.reduce(self, "max", axis)
 
     def any(self, axis: Axes = None) -> Any:
-        """Whether any value is true."""
+        """Whether any value is true; parameters, result and errors as for `sum`. Collective."""
         return reductions.reduce(self, "any", axis)
 
     def all(self, axis: Axes = None) -> Any:
-        """Whether all values are true."""
+        """Whether all values are true; parameters, result and errors as for `sum`. Collective."""
         return reductions.reduce(self, "all", axis)
 
     def mean(self, axis: Axes = None, *, reproducible: bool = False) -> Any:
-        """Arithmetic mean; `reproducible` as for `sum`."""
+        """Arithmetic mean; parameters, result and errors as for `sum`. Collective."""
         return reductions.reduce(self, "mean", axis, reproducible)
 
     def var(self, axis: Axes = None, *, ddof: int = 0) -> Any:
-        """Variance, divided by the number of values less `ddof`."""
+        """Variance, divided by the number of values less `ddof`; result as for `sum`. Collective.
+
+        Raises
+        ------
+        ArrayError
+            As for `sum`, and if `ddof` is no number.
+        """
         return reductions.variance(self, axis, ddof)
 
     def std(self, axis: Axes = None, *, ddof: int = 0) -> Any:
-        """Standard deviation: the square root of `var`."""
+        """Standard deviation: the square root of `var`, with its errors. Collective."""
         return np.sqrt(reductions.variance(self, axis, ddof))
 
     def argmin(self, axis: int | None = None) -> Any:
         """Index of the smallest value, in the flattened array or along an axis; of equal ones the
-        first.
+        first. Collective.
+
+        Raises
+        ------
+        ArrayError
+            No axis of this array, or an array without elements.
+        UnsupportedError
+            Several axes, or complex values, which have no order.
         """
         return reductions.arg_extreme(self, "min", axis)
 
     def argmax(self, axis: int | None = None) -> Any:
         """Index of the largest value, in the flattened array or along an axis; of equal ones the
-        first.
+        first; errors as for `argmin`. Collective.
         """
         return reductions.arg_extreme(self, "max", axis)
 

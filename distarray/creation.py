@@ -78,7 +78,15 @@ def empty(
 
 
 def full(shape: Sequence[int] | int, value: Any, dtype: Any = None, **options: Any) -> DistArray:
-    """An array with one value everywhere; options as for `empty`. Collective."""
+    """An array with one value everywhere; options as for `empty`. Collective.
+
+    Raises
+    ------
+    ArrayError
+        A value that is no number, or that the element type cannot hold.
+    DistArrayError
+        As for `empty`.
+    """
     value = host_values(value, "The value of full")
     array = empty(shape, value.dtype if dtype is None else dtype, **options)
     array[...] = value
@@ -91,7 +99,7 @@ def zeros(shape: Sequence[int] | int, dtype: Any = float, **options: Any) -> Dis
 
 
 def ones(shape: Sequence[int] | int, dtype: Any = float, **options: Any) -> DistArray:
-    """An array of ones; options as for `empty`. Collective."""
+    """An array of ones; options and errors as for `empty`. Collective."""
     return full(shape, 1, dtype, **options)
 
 
@@ -99,6 +107,13 @@ def asarray(values: Any, dtype: Any = None, **options: Any) -> DistArray:
     """An array of host values that every rank holds; each keeps its own part. Collective.
 
     A DistArray is returned as it is. Options as for `empty`.
+
+    Raises
+    ------
+    ArrayError
+        Values that are no numbers, or that the element type cannot hold.
+    DistArrayError
+        As for `empty`.
     """
     if isinstance(values, DistArray):
         same = dtype is None or check_dtype(dtype) == values.dtype
@@ -127,6 +142,14 @@ def from_root(
         Place the result as this array (its location and components, too) or on this grid.
     comm, **options
         As for `empty`, if `like` is not given.
+
+    Raises
+    ------
+    ArrayError
+        On all ranks alike: `root` is no rank, what root gives is no numbers or does not fit `like`,
+        or `like` is neither array nor grid.
+    DistArrayError
+        As for `empty`.
     """
     if like is not None and not isinstance(like, DistArray | Grid):
         raise ArrayError(

@@ -46,6 +46,11 @@ def begin_dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Pend
 def norm(u: DistArray, *, reproducible: bool = False) -> Any:
     """The square root of the sum of |u|^2 over all elements, a NumPy scalar on every rank.
     Collective.
+
+    Raises
+    ------
+    ArrayError
+        What is given is no array.
     """
     return _norm(u, reproducible).complete(u.communicator)
 

@@ -56,6 +56,17 @@ def uniform(
     **options
         components, location, boundary, halo and name as for `Grid.empty`.
 
+    Raises
+    ------
+    ArrayError
+        A seed, stream or bound that is no such number, or `low` above `high`.
+    UnsupportedError
+        Another element type.
+    GridError
+        What is given is no grid.
+    DistArrayError
+        As for `Grid.empty`.
+
     Examples
     --------
     >>> import distarray as da
@@ -88,6 +99,13 @@ def normal(
     Collective.
 
     Parameters as for `uniform`.
+
+    Raises
+    ------
+    ArrayError
+        A seed, stream, mean or deviation that is no such number, or a negative deviation.
+    DistArrayError
+        As for `uniform`.
     """
     mean, std = _real("mean", mean), _real("std", std)
     if std < 0:
