@@ -8,7 +8,6 @@ pass: they touch the same rows of memory.
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from distarray.backends import native
 from distarray.backends.base import BoxCopy, CopyList
+from distarray.backends.calls import nothing, prepared
 from distarray.errors import BackendError
 
 SOURCE = """\
@@ -83,7 +83,7 @@ def prepare(copies: Sequence[BoxCopy]) -> CopyList:
         _check(copy)
     kept = [copy for copy in copies if copy.source.size]
     if not kept:
-        return _nothing
+        return nothing
     function = native.load(SOURCE, "distarray_copy")
     return _NumpyCopies(kept) if function is None else _compiled(function, kept)
 
@@ -97,10 +97,6 @@ def _check(copy: BoxCopy) -> None:
         )
 
 
-def _nothing() -> None:
-    """No copies."""
-
-
 class _NumpyCopies:
     def __init__(self, copies: Sequence[BoxCopy]) -> None:
         self._copies = copies
@@ -110,17 +106,10 @@ class _NumpyCopies:
             np.copyto(copy.target, copy.source)
 
 
-class _Prepared(functools.partial[None]):
-    """A call with prepared arguments, and what must live as long as its pointers."""
-
-    kept: Any = None
-
-
 def _compiled(function: Any, copies: Sequence[BoxCopy]) -> CopyList:
     table = np.array(list(_table(copies)), np.int64)
-    call = _Prepared(function, ctypes.c_void_p(table.ctypes.data), ctypes.c_int64(len(table)))
-    call.kept = (table, copies)
-    return call
+    address, count = ctypes.c_void_p(table.ctypes.data), ctypes.c_int64(len(table))
+    return prepared(function, address, count, kept=(table, copies))
 
 
 def _table(copies: Sequence[BoxCopy]) -> Iterator[list[int]]:

@@ -1,4 +1,7 @@
-"""The CPU: NumPy arrays as memory, compiled C as kernels, plain NumPy where nothing compiles."""
+"""The CPU: NumPy arrays as memory, compiled C as kernels, plain NumPy where nothing compiles.
+
+What compiles is imported when something is first compiled, not with the package.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.backends import native
 from distarray.backends.base import BoxCopy, CopyList
-from distarray.backends.copies import prepare
 
 Array = np.ndarray[Any, Any]
 
@@ -62,6 +63,8 @@ class CpuBackend:
 
     def prepare_copies(self, copies: Sequence[BoxCopy]) -> CopyList:
         """Copies carried out as if in order by one call; see `copies.prepare`. Local."""
+        from distarray.backends.copies import prepare
+
         return prepare(copies)
 
     def to_host(self, values: Any) -> Array:
@@ -72,6 +75,8 @@ class CpuBackend:
 
     def load(self, source: str, symbol: str, *, fast: bool = False) -> Any:
         """A compiled C function, or None where nothing compiles. Local."""
+        from distarray.backends import native
+
         return native.load(source, symbol, fast=fast)
 
 

@@ -8,7 +8,6 @@ costs no compilation. A launch prepares the arguments of each box once and is th
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from distarray import exact
 from distarray.backends.base import Backend
+from distarray.backends.calls import nothing, prepared
 from distarray.errors import StencilError
 from distarray.regions import Box
 from distarray.stencil import codegen, evaluate
@@ -65,12 +65,6 @@ def _aliased(program: Program, arrays: Sequence[ArrayView]) -> bool:
         for number in written
         for other, view in enumerate(arrays)
     )
-
-
-class _Prepared(functools.partial[None]):
-    """A foreign call with prepared arguments, and what must live as long as its pointers."""
-
-    kept: Any = None
 
 
 class NativeLaunch:
@@ -136,7 +130,7 @@ class NativeLaunch:
             self._boxes.clear()
         call = self._calls.get((box, mask, colour))
         if call is None:
-            call = _nothing if box.empty else self._prepared(box, mask, colour)
+            call = nothing if box.empty else self._prepared(box, mask, colour)
             self._calls[box, mask, colour] = call
         self._recent[id(box), mask, colour] = call
         self._boxes.append(box)
@@ -146,16 +140,15 @@ class NativeLaunch:
         bounds = [bound for pair in zip(box.start, box.stop, strict=True) for bound in pair]
         table = np.array([*bounds, mask, (colour + self._parity) & 1, *self._start], np.int64)
         buffer = (ctypes.c_char * len(self._scalars)).from_buffer(self._scalars)
-        call = _Prepared(
+        return prepared(
             self._function,
             ctypes.c_void_p(self._memory.ctypes.data),
             ctypes.c_void_p(self._layout.ctypes.data),
             ctypes.c_void_p(ctypes.addressof(buffer)),
             ctypes.c_void_p(table.ctypes.data),
             ctypes.c_void_p(self._result_table.ctypes.data),
+            kept=(table, buffer),
         )
-        call.kept = (table, buffer)
-        return call
 
 
 def _joined(parts: list[Array]) -> Array:
@@ -164,10 +157,6 @@ def _joined(parts: list[Array]) -> Array:
         limbs = exact.carried(np.stack(parts))
         return limbs if len(parts) == 2 else limbs[0]
     return parts[0].copy() if len(parts) == 1 else parts[0] + 1j * parts[1]
-
-
-def _nothing() -> None:
-    """An empty box."""
 
 
 def _flat(values: Sequence[complex], kinds: Sequence[type]) -> list[Any]:
