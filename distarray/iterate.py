@@ -20,14 +20,13 @@ from distarray.block import Component
 from distarray.elementwise import require_array
 from distarray.errors import ArrayError, StencilError, shown
 from distarray.kernels.apply import StencilKernel
-from distarray.kernels.extents import free_boxes
-from distarray.kernels.plan import ApplyPlan
 from distarray.profile import Profile
 from distarray.progress import Progress
 from distarray.regions import Box, without
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+    from distarray.kernels.plan import ApplyPlan
 
 #: Steps from which ranks make sure that they all do as many: the message is small beside them.
 WORTH_COMPARING = 20
@@ -299,6 +298,8 @@ def _uncomputed(
     """The points of the target that may be written and that no kernel of the step computes: of this
     rank, or of the whole domain, of which all ranks agree.
     """
+    from distarray.kernels.extents import free_boxes
+
     array = state[target]
     left = {
         component: list(free_boxes(array, component, whole=whole))

@@ -3,6 +3,7 @@
 Modules in order, each importing only from those above it:
 
 recent    what was used last
+arguments what a kernel is called with
 fused     what a kernel reduced on one rank becomes a reduction over all ranks
 extents   what a rank can read and may write of a kernel's arguments
 refresh   halos and boundary layers of some arrays, kept fresh

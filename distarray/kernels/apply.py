@@ -9,30 +9,27 @@ between them;
 4. computes the remainder.
 
 Where that measures faster, steps 2 and 4 are joined after 3. A two-colour kernel does all of this
-for each colour.
+for each colour. What plans and compiles is imported by the first call, not with the package.
 """
 
 from __future__ import annotations
 
 import functools
-import numbers
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-import numpy as np
-
 from distarray.errors import StencilError, shown
-from distarray.kernels.extents import memory_of
-from distarray.kernels.plan import ApplyPlan
+from distarray.kernels.arguments import Scalars, distinct_grids, memory_of, parameters
 from distarray.kernels.recent import Recent
 from distarray.pending import Pending
 from distarray.profile import Profile
-from distarray.stencil import analysis, codegen, probing, tracing
+from distarray.stencil import analysis, tracing
 from distarray.stencil.expression import ArrayParameter, Program, WeakKind
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+    from distarray.kernels.plan import ApplyPlan
 
 #: Plans kept per kernel; the least recently used one goes first.
 MOST_PLANS = 128
@@ -71,31 +68,14 @@ class StencilKernel:
         self.fast = fast
         self._signature = tracing.signature(function)
         self.name = self._signature.name
-        self._static = tuple([static] if isinstance(static, str) else static)
-        self._symbolic = tuple(n for n in self._signature.scalars if n not in self._static)
-        self._check_definition()
+        self._scalars = Scalars(self._signature, static)
+        if colours not in (1, 2):
+            raise StencilError(f"Kernel {self.name} has colours={shown(colours)}; use 1 or 2.")
         self._programs: Recent[Any, Program] = Recent(MOST_PLANS)
         self._latest: Program | None = None
         self._plans: Recent[Any, ApplyPlan] = Recent(MOST_PLANS)
         self._watched: dict[Hashable, weakref.ref[Any]] = {}
         functools.update_wrapper(self, function)
-
-    def _check_definition(self) -> None:
-        for name in self._static:
-            if name not in self._signature.scalars:
-                raise StencilError(
-                    f"Kernel {self.name} marks {name!r} as static, which is none of its "
-                    "keyword-only parameters "
-                    f"({', '.join(self._signature.scalars) or 'it has none'}); put it behind a * "
-                    "in the definition."
-                )
-        if self.colours not in (1, 2):
-            raise StencilError(f"Kernel {self.name} has colours={shown(self.colours)}; use 1 or 2.")
-        if "overlap" in self._signature.scalars:
-            raise StencilError(
-                f"Kernel {self.name} names a scalar 'overlap', which is an option of apply; "
-                "choose another name."
-            )
 
     # ---- running
 
@@ -139,20 +119,26 @@ class StencilKernel:
         """The plan for these arguments, kept for the next call, and the values of the symbolic
         scalars. Collective.
         """
-        values, kinds, statics = self._sort_scalars(scalars, time)
+        values, kinds, statics = self._scalars.sort(scalars, time)
+        identity = self._scalars.identity(statics)
         try:
-            key = (kinds, statics and _told_apart(statics), *[array.key for array in arrays])
+            key = (kinds, identity, *[array.key for array in arrays])
         except AttributeError:
             self._refuse_argument(arrays)
         plan = self._plans.find(key)
         if plan is None or not plan.fits(arrays):
-            program, reference = self._program(
-                arrays, dict(zip(self._symbolic, kinds, strict=True)), statics
-            )
-            plan = self._plans.keep(key, ApplyPlan(program, arrays, reference))
-            for array in arrays:
-                self._watch(array)
+            plan = self._plans.keep(key, self._make_plan(arrays, kinds, statics))
         return plan, values
+
+    def _make_plan(
+        self, arrays: Sequence[Any], kinds: Sequence[WeakKind], statics: tuple[Any, ...]
+    ) -> ApplyPlan:
+        from distarray.kernels.plan import ApplyPlan
+
+        program, reference = self._program(arrays, kinds, statics)
+        for array in arrays:
+            self._watch(array)
+        return ApplyPlan(program, arrays, reference)
 
     def _returned(self, pending: tuple[Pending, ...]) -> Any:
         if len(pending) < 2:
@@ -183,8 +169,7 @@ class StencilKernel:
             if not hasattr(array, "key"):
                 raise StencilError(
                     f"Kernel {self.name} gets {name} of type {type(array).__name__}; pass a "
-                    "DistArray, or a profile "
-                    "of a grid."
+                    "DistArray, or a profile of a grid."
                 ) from None
         raise self._wrong_count(len(arrays)) from None
 
@@ -232,31 +217,30 @@ class StencilKernel:
                 f"Kernel {self.name} has no source in the language {language!r}; this version "
                 "generates 'c'."
             )
+        from distarray.stencil import codegen
+
         if not arrays:
             return codegen.source(self._described())
-        kinds: dict[str, WeakKind] = {
-            name: _KINDS.get(type(self._signature.defaults.get(name, 0.0)), float)
-            for name in self._symbolic
-        }
         if not all(hasattr(array, "key") for array in arrays):
             self._refuse_argument(arrays)
-        missing = [n for n in self._static if n not in self._signature.defaults]
+        defaults, scalars = self._signature.defaults, self._scalars
+        missing = [name for name in scalars.static if name not in defaults]
         if missing:
             raise StencilError(
                 f"Kernel {self.name} has no default for the static {missing[0]}, so that its "
                 "source is known after a call only; call it and leave the arrays out."
             )
-        statics = tuple(self._signature.defaults[name] for name in self._static)
+        kinds = [self._signature.kind(name) for name in scalars.symbolic]
+        statics = tuple(defaults[name] for name in scalars.static)
         return codegen.source(self._program(arrays, kinds, statics)[0])
 
     def _described(self) -> Program:
         """The program of the latest call, or one guessed from the function alone."""
         if self._latest is None:
-            statics = {
-                n: self._signature.defaults[n]
-                for n in self._static
-                if n in self._signature.defaults
-            }
+            from distarray.stencil import probing
+
+            defaults = self._signature.defaults
+            statics = {name: defaults[name] for name in self.static_names if name in defaults}
             self._latest = probing.probe(
                 self.function, statics, colours=self.colours, fast=self.fast
             )
@@ -276,66 +260,12 @@ class StencilKernel:
     @property
     def static_names(self) -> tuple[str, ...]:
         """Names of those that keep their Python values while the function is traced."""
-        return self._static
-
-    # ---- scalars
-
-    def _sort_scalars(
-        self, given: dict[str, Any], time: float | None
-    ) -> tuple[list[Any], tuple[WeakKind, ...], tuple[Any, ...]]:
-        """Values of the symbolic scalars, their kinds, and the values of the static ones."""
-        if time is not None and "time" in self._signature.scalars:
-            given["time"] = time
-        values, kinds = [], []
-        defaults = self._signature.defaults
-        try:
-            for name in self._symbolic:
-                value = given.pop(name) if name in given else defaults[name]
-                kind = _KINDS.get(type(value))
-                if kind is None or (kind is int and not _FIRST <= value <= _LAST):
-                    value, kind = self._number(name, value)
-                values.append(value)
-                kinds.append(kind)
-            statics = tuple(
-                [given.pop(name) if name in given else defaults[name] for name in self._static]
-            )
-        except KeyError as error:
-            raise StencilError(
-                f"Kernel {self.name} needs the scalar {error}, which was not given; call it with "
-                f"{error.args[0]}=value."
-            ) from None
-        try:
-            hash(statics)
-        except TypeError:
-            raise StencilError(
-                f"Kernel {self.name} got static values {shown(statics)}, which cannot be told "
-                "apart by a hash; pass numbers, strings or tuples."
-            ) from None
-        if given:
-            raise StencilError(
-                f"Kernel {self.name} has no scalar named {next(iter(given))!r}; its scalars are: "
-                f"{', '.join(self._signature.scalars) or 'none'}."
-            )
-        return values, tuple(kinds), statics
-
-    def _number(self, name: str, value: Any) -> tuple[Any, WeakKind]:
-        """The value of a scalar that is no plain Python number, and its kind."""
-        if isinstance(value, Pending):
-            value = value.result()
-        elif isinstance(value, np.ndarray) and value.ndim == 0:
-            value = value[()]
-        for abstract, kind in _ABSTRACT_KINDS:
-            if isinstance(value, abstract) and (kind is not int or _FIRST <= value <= _LAST):
-                return kind(value), kind
-        raise StencilError(
-            f"Kernel {self.name} got {name}={shown(value)}, but a scalar must be a number; pass "
-            "one, or an array as a positional argument."
-        )
+        return self._scalars.static
 
     # ---- tracing
 
     def _program(
-        self, arrays: Sequence[Any], kinds: Mapping[str, WeakKind], statics: tuple[Any, ...]
+        self, arrays: Sequence[Any], kinds: Sequence[WeakKind], statics: tuple[Any, ...]
     ) -> tuple[Program, DistArray]:
         """The program for these arguments, and an array of the grid that it runs over."""
         if len(arrays) != len(self._signature.arrays):
@@ -345,16 +275,12 @@ class StencilKernel:
             raise StencilError(
                 f"Kernel {self.name} got profiles only; pass at least one DistArray."
             )
-        references = _distinct_grids(fields)
+        references = distinct_grids(fields)
         refused: StencilError | None = None
         for reference in references:
             try:
-                program = self._trace(
-                    _parameters(self.name, self._signature.arrays, arrays, reference),
-                    reference,
-                    kinds,
-                    statics,
-                )
+                known = parameters(self.name, self._signature.arrays, arrays, reference)
+                program = self._trace(known, reference, kinds, statics)
             except StencilError as error:
                 refused = refused or error
                 continue
@@ -366,9 +292,9 @@ class StencilKernel:
 
     def _trace(
         self,
-        parameters: tuple[ArrayParameter, ...],
+        known: tuple[ArrayParameter, ...],
         reference: DistArray,
-        kinds: Mapping[str, WeakKind],
+        kinds: Sequence[WeakKind],
         statics: tuple[Any, ...],
     ) -> Program:
         axes = (
@@ -376,14 +302,14 @@ class StencilKernel:
             if reference.grid is not None
             else ("x", "y", "z")[: reference.layout.ndim]
         )
-        key = (parameters, tuple(kinds.items()), _told_apart(statics), axes)
+        key = (known, tuple(kinds), self._scalars.identity(statics), axes)
         program = self._programs.find(key)
         if program is None:
             program = tracing.trace(
                 self.function,
-                parameters,
-                kinds,
-                dict(zip(self._static, statics, strict=True)),
+                known,
+                dict(zip(self._scalars.symbolic, kinds, strict=True)),
+                dict(zip(self._scalars.static, statics, strict=True)),
                 ndim=reference.layout.ndim,
                 colours=self.colours,
                 fast=self.fast,
@@ -391,81 +317,6 @@ class StencilKernel:
             )
             self._programs.keep(key, program)
         return program
-
-
-_KINDS: dict[type, WeakKind] = {
-    bool: bool,
-    int: int,
-    float: float,
-    complex: complex,
-    np.float64: float,
-}
-_FIRST, _LAST = -(2**63), 2**63 - 1
-_ABSTRACT_KINDS: tuple[tuple[Any, WeakKind], ...] = (
-    ((bool, np.bool_), bool),
-    (numbers.Integral, int),
-    (numbers.Real, float),
-    (numbers.Complex, complex),
-)
-
-
-def _told_apart(value: Any) -> Hashable:
-    """What differs for static values that a trace may tell apart though they compare equal, such
-    as 2, 2.0 and True, or 0.0 and -0.0.
-    """
-    kind = type(value)
-    if isinstance(value, tuple):
-        return kind, tuple(map(_told_apart, value))
-    if isinstance(value, frozenset):
-        return kind, frozenset(map(_told_apart, value))
-    return kind, repr(value) if isinstance(value, float | complex | np.inexact) else value
-
-
-def _distinct_grids(fields: Sequence[DistArray]) -> list[DistArray]:
-    """One array for each grid among the arrays, in their order."""
-    found: list[DistArray] = []
-    for array in fields:
-        if all(_level(reference, array) != 0 for reference in found):
-            found.append(array)
-    return found
-
-
-def _level(reference: DistArray, array: Any) -> int | None:
-    """0 for arrays placed alike, 1 if `array` lies on the next finer grid, -1 on the next coarser,
-    None if unrelated.
-    """
-    if reference.grid is None or array.grid is None:
-        alike = (
-            reference.grid is array.grid
-            and reference.layout.decomposition == array.layout.decomposition
-        )
-        return 0 if alike and reference.communicator == array.communicator else None
-    return reference.grid.relation(array.grid)
-
-
-def _parameters(
-    kernel: str, names: Sequence[str], arrays: Sequence[Any], reference: DistArray
-) -> tuple[ArrayParameter, ...]:
-    """What the tracer needs to know of each argument, seen from the grid of `reference`."""
-    parameters = []
-    for name, array in zip(names, arrays, strict=True):
-        level = _level(reference, array)
-        if level is None:
-            raise StencilError(
-                f"Kernel {kernel} got arrays of different grids: {name} is {array!r}, beside "
-                f"{reference!r}; "
-                "use arrays of one grid, or of grids related by coarsen()."
-            )
-        if isinstance(array, Profile):
-            parameters.append(
-                ArrayParameter(name, array.dtype, (), None, array.profile_axis, level)
-            )
-        else:
-            layout = array.layout
-            parameters.append(
-                ArrayParameter(name, layout.dtype, layout.components, layout.staggered, None, level)
-            )
-    return tuple(parameters)
 
 
 @overload

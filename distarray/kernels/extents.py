@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from distarray.block import Component
@@ -14,13 +14,6 @@ from distarray.stencil.coverage import Extent, Extents
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
-
-
-def memory_of(argument: Any) -> Hashable:
-    """What tells the memory of an argument from all others; that of a component is the whole
-    array's.
-    """
-    return argument.key if isinstance(argument, Profile) else argument.block.serial
 
 
 def extents_of(arguments: Sequence[Any], *, whole: bool = False) -> Extents:

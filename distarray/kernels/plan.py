@@ -15,7 +15,8 @@ from distarray import spans
 from distarray.block import Block, Component
 from distarray.halo.exchange import PendingExchange
 from distarray.kernels import fused
-from distarray.kernels.extents import extents_of, free_boxes, memory_of
+from distarray.kernels.arguments import memory_of
+from distarray.kernels.extents import extents_of, free_boxes
 from distarray.kernels.reads import field_reads
 from distarray.kernels.refresh import Refresh
 from distarray.pending import Pending, begin

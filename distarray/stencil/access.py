@@ -5,20 +5,18 @@ from __future__ import annotations
 from operator import index as as_index
 from typing import Any, NoReturn
 
-from distarray.stencil.expression import COARSE, FINE, SAME, Read, intern
+from distarray.stencil.expression import COARSE, FINE, LEVELS, SAME, Read, intern
 from distarray.stencil.symbols import Symbolic, SymbolicArray, Value
 from distarray.stencil.values import Offsets, ValueTracer, short
 
-_LEVELS = {SAME: 0, FINE: 1, COARSE: -1}
-
 
 class Tracer(ValueTracer):
-    """One trace: what has been read and written, and where in the source."""
+    """A `ValueTracer` that also knows arrays: how they may be indexed, read and written."""
 
     def relate(self, array: SymbolicArray, relation: str) -> None:
         """Check that an array lies on the grid that `relation` names."""
         level = array.parameter.level
-        if _LEVELS[relation] == level or (
+        if LEVELS[relation] == level or (
             array.parameter.profile_axis is not None and relation == SAME
         ):
             return

@@ -13,8 +13,7 @@ from distarray.errors import StencilError
 from distarray.stencil.calls import ARITHMETIC, TRANSCENDENTAL, as_dtype
 from distarray.stencil.expression import (
     COARSE,
-    FINE,
-    SAME,
+    LEVELS,
     Call,
     Expression,
     Program,
@@ -71,7 +70,8 @@ def reduced_over(program: Program) -> int:
 
 def relations(program: Program) -> list[str]:
     """For each array, how its cells relate to the kernel's: SAME, FINE or COARSE."""
-    return [{0: SAME, 1: FINE, -1: COARSE}[array.level] for array in program.arrays]
+    names = {level: relation for relation, level in LEVELS.items()}
+    return [names[array.level] for array in program.arrays]
 
 
 def written(program: Program) -> list[set[Component]]:

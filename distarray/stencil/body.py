@@ -6,18 +6,12 @@ from collections.abc import Sequence
 
 from distarray.stencil import printing
 from distarray.stencil.calls import as_dtype
-from distarray.stencil.expression import Call, Cast, Constant, Expression, Program, Scalar, walk
+from distarray.stencil.expression import Call, Cast, Constant, Expression, Scalar, walk
 from distarray.stencil.frame import Frame
 from distarray.stencil.printing import Text, Value
 
 #: Longer texts get a name of their own.
 _LONGEST = 72
-
-
-def roots(program: Program) -> list[Expression]:
-    """The values of all outputs and reductions."""
-    stored = [store.value for store in program.stores]
-    return stored + [reduction.value for reduction in program.reductions]
 
 
 class Body:

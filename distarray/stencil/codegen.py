@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from distarray.stencil import accumulators, preamble
 from distarray.stencil.accumulators import Accumulator
-from distarray.stencil.body import roots
+from distarray.stencil.analysis import roots
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Program, walk
 from distarray.stencil.frame import Frame, Table

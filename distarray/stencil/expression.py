@@ -17,9 +17,17 @@ import numpy as np
 
 WeakKind = type[bool] | type[int] | type[float] | type[complex]
 ExpressionType = np.dtype[Any] | WeakKind
+_WEAK_KINDS: tuple[WeakKind, ...] = (bool, int, float, complex)
 
 #: Which cell of the read array a read refers to, for a kernel that runs over cells i.
 SAME, FINE, COARSE = "same", "fine", "coarse"  # a[i + d], fine[2 i + d], coarse[i // 2 + d]
+#: The level of the read array's grid, relative to the kernel's.
+LEVELS = {SAME: 0, FINE: 1, COARSE: -1}
+
+
+def kind_of(value: Any) -> WeakKind | None:
+    """The kind of a number, None for anything else."""
+    return next((kind for kind in _WEAK_KINDS if isinstance(value, kind)), None)
 
 
 @dataclass(frozen=True, eq=False)

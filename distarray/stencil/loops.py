@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from distarray.stencil import printing
 from distarray.stencil.accumulators import CHUNKS, STRIP, Accumulator
-from distarray.stencil.body import Body, roots
+from distarray.stencil.analysis import roots
+from distarray.stencil.body import Body
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Program, Read, walk
 from distarray.stencil.frame import Frame

@@ -16,8 +16,7 @@ import numpy as np
 from distarray.errors import StencilError
 from distarray.stencil.access import Tracer
 from distarray.stencil.expression import (
-    COARSE,
-    FINE,
+    LEVELS,
     SAME,
     ArrayParameter,
     Expression,
@@ -31,7 +30,6 @@ from distarray.stencil.tracing import KernelSignature, program, signature
 from distarray.stencil.values import Offsets
 
 _TYPES: tuple[tuple[str, WeakKind], ...] = (("f8", float), ("f8", int), ("i8", int), ("?", bool))
-_LEVELS = {SAME: 0, FINE: 1, COARSE: -1}
 
 
 class _OtherAxesError(StencilError):
@@ -94,7 +92,7 @@ class ProbingTracer(Tracer):
         flat = (False,) * self.ndim
         arrays = [ArrayParameter(name, dtype, (), flat) for name in found.arrays]
         symbols = [SymbolicArray(self, number, array) for number, array in enumerate(arrays)]
-        kinds = {n: _kind(found.defaults.get(n), kind) for n in found.scalars if n not in statics}
+        kinds = {name: found.kind(name, kind) for name in found.scalars if name not in statics}
         keywords: dict[str, Any] = {n: Value(self, intern(Scalar, k, n)) for n, k in kinds.items()}
         reductions = self.run(symbols, keywords | dict(statics))
         if self.ndim > 1 and not self.placed:
@@ -105,7 +103,7 @@ class ProbingTracer(Tracer):
     def described(self, number: int, array: ArrayParameter) -> ArrayParameter:
         if number in self.profiles:
             return replace(array, staggered=None, profile_axis=0)
-        level = _LEVELS[self.relations.get(number, SAME)]
+        level = LEVELS[self.relations.get(number, SAME)]
         return replace(array, components=self.components.get(number, ()), level=level)
 
     # ---- what differs from a trace with known arrays
@@ -172,10 +170,3 @@ class ProbingTracer(Tracer):
         self.components[number] = tuple(
             max(a, b + 1) for a, b in zip(known, component, strict=True)
         )
-
-
-def _kind(default: Any, otherwise: WeakKind) -> WeakKind:
-    for kind in (bool, int, float, complex):
-        if isinstance(default, kind):
-            return kind
-    return otherwise

@@ -19,6 +19,7 @@ from distarray.stencil.expression import (
     Store,
     WeakKind,
     intern,
+    kind_of,
 )
 from distarray.stencil.symbols import SymbolicArray, Value
 
@@ -31,6 +32,10 @@ class KernelSignature:
     arrays: tuple[str, ...]
     scalars: tuple[str, ...]
     defaults: Mapping[str, Any]
+
+    def kind(self, name: str, otherwise: WeakKind = float) -> WeakKind:
+        """The kind of a scalar that has no value yet: that of its default, if it is a number."""
+        return kind_of(self.defaults.get(name)) or otherwise
 
 
 def signature(function: Callable[..., Any]) -> KernelSignature:

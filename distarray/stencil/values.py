@@ -52,7 +52,11 @@ def current() -> ValueTracer:
 
 
 class ValueTracer:
-    """The state of one trace: what has been read and written, and where in the source."""
+    """One trace as far as values go: numbers, functions, positions, reductions and errors.
+
+    What arrays do is left to `access.Tracer`, which fills `reads` and `writes`: for each component
+    of an array the offsets read, and the expression written, with the lines of the source.
+    """
 
     def __init__(
         self,
