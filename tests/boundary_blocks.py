@@ -7,13 +7,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import ArrayMarker
 from distarray.block import Block, HaloReads
-from distarray.boundary import Boundary
+from distarray.boundary import Boundary, BoundaryFill
 from distarray.decomposition import Decomposition
 from distarray.geometry import AxisGeometry
 from distarray.layout import Layout
@@ -179,6 +179,10 @@ def make_boundary(case: Case, ranks: Sequence[int], conditions: Any = None) -> B
     return Boundary(case.layout(ranks), case.axes(), case.names, conditions)
 
 
+def plan(boundary: Boundary, block: Block, reads: HaloReads) -> BoundaryFill:
+    return BoundaryFill(boundary.conditions, block, reads)
+
+
 def exchange(case: Case, blocks: Sequence[Block], reads: HaloReads) -> None:
     """Copy the halo regions that have a neighbour, from the blocks' owned values."""
     layout = blocks[0].layout
@@ -240,9 +244,9 @@ def refresh(
 ) -> None:
     for block in blocks:
         boundary.fix_values(block, time)
-    exchange(case, blocks, {**reads, **boundary.closure(reads)})
+    exchange(case, blocks, {**reads, **boundary.conditions.closure(reads)})
     for block in blocks:
-        fill = boundary.plan(block, reads)
+        fill = plan(boundary, block, reads)
         assert fill.stale(time)
         fill.run(time)
         assert not fill.stale(time)
@@ -270,6 +274,12 @@ def assert_reads_equal(
     return checked
 
 
-def fake_array(block: Block, boundary: Any = None, component_prefix: tuple[int, ...] = ()) -> Any:
+class FakeArray(ArrayMarker):
     """What Custom asks of a DistArray."""
-    return SimpleNamespace(block=block, boundary=boundary, component_prefix=component_prefix)
+
+    def __init__(self, block: Block, boundary: Any, component_prefix: tuple[int, ...]) -> None:
+        self.block, self.boundary, self.component_prefix = block, boundary, component_prefix
+
+
+def fake_array(block: Block, boundary: Any = None, component_prefix: tuple[int, ...] = ()) -> Any:
+    return FakeArray(block, boundary, component_prefix)

@@ -21,6 +21,7 @@ from tests.boundary_blocks import (
     make_blocks,
     make_boundary,
     padded_reference,
+    plan,
     run_fills,
 )
 
@@ -60,8 +61,10 @@ def test_index_coordinate_time_and_defaults() -> None:
         np.testing.assert_array_equal(
             block.memory[i + 2, 1:-1], i * 100.0 + case.position(0, i) + 6.0
         )
-    boundary = make_boundary(case, (1, 1), {"x": bc.Custom(kernel)})
-    assert boundary.time_dependent
+    fill = plan(make_boundary(case, (1, 1), {"x": bc.Custom(kernel)}), block, all_reads(case))
+    fill.run(2.0)
+    assert not fill.stale(2.0)
+    assert fill.stale(3.0)
 
 
 def test_shift_is_the_dimension_free_form() -> None:
@@ -109,7 +112,7 @@ def test_a_later_condition_on_one_component_replaces_its_part() -> None:
     boundary = make_boundary(case, (1, 1), {"x": bc.Custom(negate)})
     boundary.view((1,))["x"] = bc.Outflow()
     exchange(case, blocks, all_reads(case))
-    boundary.plan(blocks[0], all_reads(case)).run()
+    plan(boundary, blocks[0], all_reads(case)).run()
     np.testing.assert_array_equal(blocks[0].memory[:, 0, 1:-1], [-values[0, 0], values[1, 0]])
 
 
@@ -120,7 +123,7 @@ def test_custom_on_a_component_view_gets_the_component() -> None:
     boundary = make_boundary(case, (1, 1))
     boundary.view((1,))["x-"] = bc.Custom(linear)
     exchange(case, blocks, all_reads(case))
-    boundary.plan(blocks[0], all_reads(case)).run()
+    plan(boundary, blocks[0], all_reads(case)).run()
     np.testing.assert_array_equal(blocks[0].memory[1, 0, 1:-1], 2 * values[1, 0] - values[1, 1])
     assert np.isnan(blocks[0].memory[0, 0]).all()
 
@@ -158,12 +161,12 @@ def test_other_arrays_beside_the_face(wraps: bool) -> None:
         for block, other in zip(u_blocks, v_blocks, strict=True):
             array = fake_array(other)
             boundary = make_boundary(u_case, ranks, {"x+": bc.Custom(divergence_free, array)})
-            ((read_array, needed),) = boundary.other_reads(reads)
+            ((read_array, needed),) = boundary.conditions.other_reads(reads)
             assert read_array is array
             assert needed == {((), (0, 1)): (0, 1)}
-            assert boundary.closure(reads) == {}
+            assert boundary.conditions.closure(reads) == {}
             exchange(v_case, v_blocks, needed)
-            boundary.plan(block, reads).run()
+            plan(boundary, block, reads).run()
             if block.owned.stop[0] == 7:
                 found.append(block.memory[-1, 1:-1])
         np.testing.assert_array_equal(np.concatenate(found), expected)
@@ -181,11 +184,11 @@ def test_layers_of_another_array() -> None:
     inner = make_boundary(case, (1, 1), {"x": bc.Symmetry(-1)})
     reads = all_reads(case)
     boundary = make_boundary(case, (1, 1), {"x": bc.Custom(follow, fake_array(other, inner))})
-    ((_, needed),) = boundary.other_reads(reads)
+    ((_, needed),) = boundary.conditions.other_reads(reads)
     assert needed[(), (-1, 0)] == (2, 0)
-    exchange(case, [other], {**needed, **inner.closure(needed)})
-    inner.plan(other, needed).run()
-    boundary.plan(block, reads).run()
+    exchange(case, [other], {**needed, **inner.conditions.closure(needed)})
+    plan(inner, other, needed).run()
+    plan(boundary, block, reads).run()
     for m in (1, 2):
         np.testing.assert_array_equal(block.memory[2 - m, 1:-1], -others[m - 1] + others[0])
         np.testing.assert_array_equal(block.memory[6 + m, 1:-1], -others[5 - m] + others[-1])
@@ -200,8 +203,8 @@ def test_arrays_read_in_owned_points_only_need_no_regions() -> None:
 
     array = fake_array(other)
     boundary = make_boundary(case, (1, 1), {"x": bc.Custom(take, array)})
-    assert boundary.other_reads({((), (-1, 0)): (1, 0)}) == [(array, {})]
-    assert boundary.other_reads({((), (0, 1)): (0, 1)}) == []
+    assert boundary.conditions.other_reads({((), (-1, 0)): (1, 0)}) == [(array, {})]
+    assert boundary.conditions.other_reads({((), (0, 1)): (0, 1)}) == []
 
 
 def test_component_views_of_other_arrays() -> None:
@@ -215,10 +218,10 @@ def test_component_views_of_other_arrays() -> None:
 
     array = fake_array(other, None, (1,))
     boundary = make_boundary(case, (1, 1), {"x": bc.Custom(take, array)})
-    ((_, needed),) = boundary.other_reads({((), (-1, 0)): (1, 0)})
+    ((_, needed),) = boundary.conditions.other_reads({((), (-1, 0)): (1, 0)})
     assert needed == {((1,), (0, 1)): (0, 1)}
     exchange(pair, [other], needed)
-    boundary.plan(block, {((), (-1, 0)): (1, 0)}).run()
+    plan(boundary, block, {((), (-1, 0)): (1, 0)}).run()
     np.testing.assert_array_equal(block.memory[0, 1:-1], np.roll(others[1, 0], -1))
 
 
@@ -230,8 +233,8 @@ def refused(
 
     def ask() -> None:
         boundary = make_boundary(case, (1, 1), {"x-": bc.Custom(kernel, *arrays)})
-        boundary.closure(reads)
-        boundary.other_reads(reads)
+        boundary.conditions.closure(reads)
+        boundary.conditions.other_reads(reads)
 
     with pytest.raises(BoundaryError) as caught:
         ask()

@@ -19,6 +19,7 @@ from tests.boundary_blocks import (
     make_blocks,
     make_boundary,
     padded_reference,
+    plan,
     refresh,
     run_fills,
 )
@@ -326,7 +327,7 @@ def test_upwind_reads_fill_one_side_and_need_no_other() -> None:
     case = Case((6, 6), (False, False), (False, False), (2, 2))
     reads = reads_of_offsets({(): {(-2, 0), (0, -1)}})
     boundary = make_boundary(case, (2, 2), {"x": bc.Neumann(0.0), "y": bc.Neumann(0.0)})
-    assert boundary.closure(reads) == {}
+    assert boundary.conditions.closure(reads) == {}
     blocks = make_blocks(case, (2, 2), case.values())
     refresh(case, boundary, blocks, reads)
     assert np.isfinite(blocks[0].memory[:2, 2:5]).all()
@@ -338,13 +339,13 @@ def test_closure_asks_for_the_neighbour_beside_a_corner_that_is_read_alone() -> 
     case = Case((6, 6, 6), (False, False, True), (False,) * 3, (2, 2, 2))
     boundary = make_boundary(case, (2, 1, 1), {"x": bc.Neumann(0.0), "y+": bc.Neumann(0.0)})
     corner = {((), (-1, 1, 1)): (2, 1, 1)}
-    assert boundary.closure(corner) == {
+    assert boundary.conditions.closure(corner) == {
         ((), (0, 1, 1)): (0, 1, 1),
         ((), (-1, 0, 1)): (2, 0, 1),
         ((), (0, 0, 1)): (0, 0, 1),
     }
-    closed = {**corner, **boundary.closure(corner)}
-    assert boundary.closure(closed) == {}
+    closed = {**corner, **boundary.conditions.closure(corner)}
+    assert boundary.conditions.closure(closed) == {}
 
 
 def test_blocks_narrower_than_the_mirror_depth_read_their_neighbour() -> None:
@@ -359,7 +360,7 @@ def test_blocks_narrower_than_the_mirror_depth_read_their_neighbour() -> None:
     reads = all_reads(case)
     boundary = make_boundary(case, (2, 1), {"x": bc.Symmetry()})
     # The low rank owns points 0 and 1, and mirrors 1 and 2; other halo regions are read anyway.
-    assert boundary.closure({((), (-1, 0)): (2, 0)}) == {((), (1, 0)): (1, 0)}
+    assert boundary.conditions.closure({((), (-1, 0)): (2, 0)}) == {((), (1, 0)): (1, 0)}
     for ranks in ((1, 1), (2, 1), (2, 3)):
         blocks = run_fills(case, ranks, values, {"x": bc.Symmetry()}, reads)
         assert_reads_equal(case, blocks, reads, reference)
@@ -372,7 +373,7 @@ def test_ranks_beyond_the_process_grid_do_nothing() -> None:
 
     block = Block(case.layout((2, 1)), 5, PlainBackend())  # type: ignore[arg-type]
     boundary = make_boundary(case, (2, 1), {"x": bc.Dirichlet(1.0)})
-    fill = boundary.plan(block, all_reads(case))
+    fill = plan(boundary, block, all_reads(case))
     assert fill.stale(0.0)
     fill.run(0.0)
     assert not fill.stale(0.0)

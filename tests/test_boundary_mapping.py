@@ -10,7 +10,7 @@ import pytest
 
 import distarray.boundary as bc
 from distarray.errors import BoundaryError, DistArrayError
-from tests.boundary_blocks import Case, all_reads, make_blocks, make_boundary
+from tests.boundary_blocks import Case, all_reads, make_blocks, make_boundary, plan
 
 FLAT = Case((6, 4), (False, True), (False, False), (1, 1))
 PAIR = Case((6, 4), (False, False), (False, False), (1, 1), components=(2,))
@@ -277,10 +277,10 @@ def test_blocks_narrower_than_a_fill_reads_are_refused_alike_on_all_ranks() -> N
         "use fewer ranks "
         "along x, more cells or a smaller reach."
     )
-    message(text, lambda: boundary.closure({((), (-1, 0)): (1, 0)}))
+    message(text, lambda: boundary.conditions.closure({((), (-1, 0)): (1, 0)}))
     for block in make_blocks(case, (6, 1), case.values()):
-        message(text, lambda block=block: boundary.plan(block, {((), (-1, 0)): (1, 0)}))
-    assert boundary.closure({((), (0, 1)): (0, 1)}) == {}
+        message(text, lambda block=block: plan(boundary, block, {((), (-1, 0)): (1, 0)}))
+    assert boundary.conditions.closure({((), (0, 1)): (0, 1)}) == {}
     thin = Case((2, 4), (False, True), (False, False), (3, 1))
     message(
         "The condition on x- reads 3 points inward, but the blocks there have 2 (ranks=(1, 1)); "
@@ -288,7 +288,9 @@ def test_blocks_narrower_than_a_fill_reads_are_refused_alike_on_all_ranks() -> N
         "along x, more cells or a smaller reach.",
         lambda: (
             make_boundary(thin, (1, 1), {"x-": bc.Outflow(), "x+": bc.Symmetry()})
-            and make_boundary(thin, (1, 1), {"x-": bc.Symmetry()}).closure(all_reads(thin))
+            and make_boundary(thin, (1, 1), {"x-": bc.Symmetry()}).conditions.closure(
+                all_reads(thin)
+            )
         ),
     )
 
@@ -298,7 +300,7 @@ def test_functions_and_masks_that_do_not_fit_the_face() -> None:
     reads = {((), (-1, 0)): (1, 0)}
 
     def run(condition: bc.Condition) -> Any:
-        return lambda: make_boundary(FLAT, (1, 1), {"x-": condition}).plan(block, reads).run(0.0)
+        return lambda: plan(make_boundary(FLAT, (1, 1), {"x-": condition}), block, reads).run(0.0)
 
     message(
         "The function of Dirichlet on x- returned shape (3,) for face points of shape (1, 4); "

@@ -6,7 +6,7 @@ import itertools
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from distarray.comm.base import Communicator
 from distarray.errors import BoundaryError
 from distarray.geometry import AxisGeometry
 from distarray.layout import Layout
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray
 
 _version = itertools.count()
 
@@ -204,19 +207,33 @@ class ArrayConditions:
                 raise BoundaryError(rule.message)
 
     def closed(self, reads: HaloReads) -> HaloReads:
-        return (
-            requirements.closed(self.rules, reads, self.layout.ndim) if self.rules else dict(reads)
-        )
+        """Halo regions that are read, and all that fills read to serve them. The same on all
+        ranks.
+        """
+        if not self.rules:
+            return dict(reads)
+        return requirements.closed(self.rules, reads, self.layout.ndim)
 
-    def others(self, reads: HaloReads) -> list[tuple[Any, HaloReads]]:
-        return (
-            requirements.others(self.rules, self.closed(reads), self.layout.ndim)
-            if self.arrays
-            else []
-        )
+    def closure(self, reads: HaloReads) -> HaloReads:
+        """Of the closed regions those that are wider than in `reads`, or more. The same on all
+        ranks.
+        """
+        return {k: widths for k, widths in self.closed(reads).items() if reads.get(k) != widths}
+
+    def other_reads(self, reads: HaloReads) -> list[tuple[DistArray, HaloReads]]:
+        """Other arrays of Custom conditions with the halo regions that the fills for `reads` need
+        of them.
+
+        They must be fresh, boundary layers included, and have their points on faces fixed at the
+        time of the fill before it is run. No regions where owned points suffice. The same on all
+        ranks.
+        """
+        if not self.arrays:
+            return []
+        return requirements.others(self.rules, self.closed(reads), self.layout.ndim)
 
 
-def _arrays_of(rule: Rule) -> tuple[Any, ...]:
+def _arrays_of(rule: Rule) -> tuple[DistArray, ...]:
     if isinstance(rule, PiecewiseRule):
         return _arrays_of(rule.first) + _arrays_of(rule.second)
     return rule.arrays if isinstance(rule, CustomRule) else ()

@@ -7,11 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Number
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from distarray.arraylike import is_array
 from distarray.errors import BoundaryError, shown
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray
 
 
 class Condition:
@@ -189,7 +193,7 @@ class Custom(Condition):
                 f"{shown(kernel)}."
             )
         for array in arrays:
-            if not hasattr(array, "block"):
+            if not is_array(array):
                 raise BoundaryError(
                     f"The arrays of Custom must be DistArrays, not {type(array).__name__}; give "
                     "numbers as defaults "
@@ -197,7 +201,7 @@ class Custom(Condition):
                 )
         self.kernel = kernel
         self.function: Callable[..., Any] = function
-        self.arrays = arrays
+        self.arrays: tuple[DistArray, ...] = arrays
 
     @property
     def constant(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from distarray.stencil.expression import (
 )
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
 from distarray.stencil.tracing import signature, trace
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,16 +114,11 @@ def _parameters(
                 f"reads an array of shape {layout.shape}, which lies on another grid; use arrays "
                 "of one grid",
             )
-        layouts.append(replace(layout, components=layout.components[len(prefix_of(array)) :]))
+        layouts.append(replace(layout, components=layout.components[len(array.component_prefix) :]))
     return tuple(
         ArrayParameter(name, layout.dtype, layout.components, layout.staggered)
         for name, layout in zip(names, layouts, strict=True)
     )
-
-
-def prefix_of(array: Any) -> Component:
-    """The component that a DistArray shows of its block."""
-    return tuple(getattr(array, "component_prefix", ()))
 
 
 def _check(program: Program, condition: Custom, face: Face, prefix: Component) -> None:
@@ -212,7 +210,7 @@ class CustomRule:
         )
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> tuple[DistArray, ...]:
         """The other arrays of the condition."""
         return self.traced.condition.arrays
 
@@ -231,7 +229,7 @@ class CustomRule:
         for read in _reads(self.program):
             number = read.parameter % count
             array = self.arrays[number - 1] if number else None
-            start = prefix_of(array) if number else self.traced.prefix
+            start = self.traced.prefix if array is None else array.component_prefix
             depth = read.offsets[axis]
             shift = (*read.offsets[:axis], 0, *read.offsets[axis + 1 :])
             found.append(Source(start + read.component, depth, shift, array, layers=depth == 0))
@@ -264,7 +262,7 @@ class CustomRule:
         face = self.face
         blocks = [
             (block, self.traced.prefix),
-            *((array.block, prefix_of(array)) for array in self.arrays),
+            *((array.block, array.component_prefix) for array in self.arrays),
         ]
         origin = [
             start - first for start, first in zip(block.owned.start, region.box.start, strict=True)

@@ -31,14 +31,15 @@ class BoundaryFill:
     block : Block
         Only its memory is kept alive.
     reads : HaloReads
-        Already closed.
+        What is read; may touch the layers of any side. Plan anew when the conditions' version has
+        changed.
     """
 
     def __init__(self, conditions: ArrayConditions, block: Block, reads: HaloReads) -> None:
         self._conditions = conditions
         self._block = weakref.ref(block)
         self._serial = next(_serial)
-        self._steps = prepare_fill(conditions, block, reads)
+        self._steps = prepare_fill(conditions, block, conditions.closed(reads))
 
     def stale(self, time: float | None = None) -> bool:
         """Whether values, time, conditions or arrays read have changed since this was run. Local.

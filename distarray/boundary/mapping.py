@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from distarray.block import Block, Component, HaloReads
+from distarray.block import Block, Component
 from distarray.boundary.array_conditions import ArrayConditions, Entry, components_below
 from distarray.boundary.conditions import Condition, Custom, Piecewise, require_condition
 from distarray.boundary.face import HIGH, LOW, Face
-from distarray.boundary.fill import BoundaryFill
 from distarray.boundary.points import global_free_boxes
 from distarray.boundary.requirements import RuleKey
 from distarray.boundary.values import condition_part
@@ -51,6 +50,11 @@ class Boundary(MutableMapping[str, Any]):
     ------
     BoundaryError
         A side that does not exist or is periodic, or values that do not fit the face.
+
+    Attributes
+    ----------
+    conditions : ArrayConditions
+        Of all components, as refreshes use them; shared by the views of components.
     """
 
     def __init__(
@@ -251,26 +255,12 @@ class Boundary(MutableMapping[str, Any]):
                     f"component {self._prefix} alone; copy the whole array."
                 )
 
-    # ---- what refreshes and kernels ask
-
-    def shares(self, other: Boundary) -> bool:
-        """Whether both are conditions of one array, as those of its components are. Local."""
-        return self.conditions is other.conditions
+    # ---- what arrays and kernels ask
 
     @property
     def version(self) -> int:
         """Changed by every assignment, to a number that no boundary had before: a key for plans."""
         return self.conditions.version
-
-    @property
-    def time_dependent(self) -> bool:
-        """Whether layers or fixed points may change with time alone."""
-        return self.conditions.time_dependent
-
-    @property
-    def time(self) -> float:
-        """The time that was used last, 0.0 at first."""
-        return self.conditions.time
 
     def covers(self, axis: int, side: int, component: Component = ()) -> bool:
         """Whether the layers beyond a side (-1 or 1) are filled for all components below
@@ -297,30 +287,6 @@ class Boundary(MutableMapping[str, Any]):
         """
         self.conditions.require_points()
         return global_free_boxes(self.conditions, block, self._prefix + tuple(component))
-
-    def closure(self, reads: HaloReads) -> HaloReads:
-        """Halo regions, wider or more than `reads`, that the fills for these reads need. The same
-        on all ranks.
-        """
-        closed = self.conditions.closed(reads)
-        return {key: widths for key, widths in closed.items() if reads.get(key) != widths}
-
-    def other_reads(self, reads: HaloReads) -> list[tuple[Any, HaloReads]]:
-        """Other arrays of Custom conditions with the halo regions that the fills for `reads` need
-        of them.
-
-        They must be fresh, boundary layers included, and have their points on faces fixed at the
-        time of the fill before it is run. No regions where owned points suffice. The same on all
-        ranks.
-        """
-        return self.conditions.others(reads)
-
-    def plan(self, block: Block, reads: HaloReads) -> BoundaryFill:
-        """Prepare the fill of the layers that `reads` touch. Local, but made on all ranks alike.
-
-        Plan anew when `version` has changed.
-        """
-        return BoundaryFill(self.conditions, block, self.conditions.closed(reads))
 
     def fix_values(self, block: Block, time: float | None = None) -> None:
         """Set the points on faces that Dirichlet conditions fix, in halo copies too. Local, cheap

@@ -12,14 +12,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from distarray.block import Component, Direction, HaloReads, Widths
-from distarray.boundary.custom import prefix_of
 from distarray.boundary.face import HIGH, LOW, Face, points_at
 from distarray.boundary.rules import Rule, Source
 from distarray.errors import BoundaryError
 from distarray.layout import Layout
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray
 
 RuleKey = tuple[int, int, Component]  # axis, side, full component
 Covers = Callable[[int, int], bool]
@@ -62,11 +64,11 @@ def closed(rules: Mapping[RuleKey, Rule], reads: HaloReads, ndim: int) -> HaloRe
 
 def others(
     rules: Mapping[RuleKey, Rule], needed: HaloReads, ndim: int
-) -> list[tuple[Any, HaloReads]]:
+) -> list[tuple[DistArray, HaloReads]]:
     """Other arrays that fills read, with their halo regions (none where owned points suffice), for
     reads that are already closed.
     """
-    found: dict[int, tuple[Any, HaloReads]] = {}
+    found: dict[int, tuple[DistArray, HaloReads]] = {}
     for key, widths in needed.items():
         for axis in range(ndim):
             for want in _wants(rules, key, axis, widths[axis]):
@@ -107,8 +109,9 @@ def _own_covers(rules: Mapping[RuleKey, Rule], component: Component, axis: int) 
 
 
 def _other_covers(source: Source) -> Covers:
-    boundary = getattr(source.array, "boundary", None)
-    relative = source.component[len(prefix_of(source.array)) :]
+    array = source.array
+    boundary = None if array is None else array.boundary
+    relative = () if array is None else source.component[len(array.component_prefix) :]
     return lambda axis, side: boundary is not None and boundary.covers(axis, side, relative)
 
 
@@ -156,7 +159,18 @@ def _along(want: Want, layers: int) -> list[Option]:
 
 
 def _beside(want: Want, axis: int, step: int, width: int) -> list[Option]:
-    """Along another axis: the extent of the filled region, moved by the offset of the read."""
+    """Along another axis: the extent of the filled region, moved by the offset of the read.
+
+    In two dimensions, say that x- has a Custom condition whose kernel reads `v[1, 2]`: y is the
+    other axis and the shift is 2. A block owns the rows from `start` to `stop` along y.
+
+    * Layers beside the block itself (step 0) are filled at start, ..., stop - 1, so that v is read
+      at start + 2, ..., stop + 1: in the block, (0, 0), and two cells beyond y+, (1, 2).
+    * A corner beyond y+ of width 1 (step 1) is filled at stop: v is read at stop + 2, in a halo
+      region of width 3, (1, 3).
+    * A corner beyond y- of width 1 (step -1) is filled at start - 1: v is read at start + 1, in the
+      block, (0, 0).
+    """
     shift, layout = want.source.shift[axis], want.layout
     if want.source.array is None and not shift:
         return [(step, width)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from distarray.boundary.face import Face, Region, along
 from distarray.boundary.values import FaceValue, cast, evaluate
 from distarray.errors import BoundaryError
 
+if TYPE_CHECKING:
+    from distarray.array import DistArray
+
 #: Where and whether points are fixed: (mask function, its wanted answer) of each enclosing
 #: Piecewise.
 Masks = tuple[tuple[Callable[..., Any], bool], ...]
@@ -46,7 +49,7 @@ class Source:
     component: Component
     depth: int
     shift: tuple[int, ...]
-    array: Any = None
+    array: DistArray | None = None
     layers: bool = False
 
 

@@ -46,7 +46,7 @@ class FieldReads:
         if not self.boundary:
             return self.halo
         needed = dict(self.halo)
-        for key, widths in self.boundary.closure(self.layers).items():
+        for key, widths in self.boundary.conditions.closure(self.layers).items():
             needed[key] = tuple(map(max, widths, needed.get(key, widths)))
         return needed
 
@@ -167,7 +167,9 @@ class Refresh:
 
 
 def _field(reads: FieldReads, block: Block, array: Any = None) -> _Field:
-    fill = reads.boundary.plan(block, reads.layers) if reads.boundary and reads.layers else None
+    fill = None
+    if reads.boundary and reads.layers:
+        fill = BoundaryFill(reads.boundary.conditions, block, reads.layers)
     return _Field(reads.needed, reads.boundary, fill, array)
 
 
@@ -175,14 +177,14 @@ def _read_by_conditions(reads: FieldReads, within: tuple[Boundary, ...] = ()) ->
     """Fields of the arrays that conditions read to fill the layers of `reads`, innermost first."""
     if not reads.boundary or not reads.layers:
         return []
-    if any(reads.boundary.shares(outer) for outer in within):
+    if any(reads.boundary.conditions is outer.conditions for outer in within):
         raise BoundaryError(
             "Custom conditions of two arrays read each other's layers, so neither can be filled "
             "first; "
             "let one of them read owned points only."
         )
     found: list[_Field] = []
-    for array, regions in reads.boundary.other_reads(reads.layers):
+    for array, regions in reads.boundary.conditions.other_reads(reads.layers):
         inner = FieldReads(regions, regions, array.boundary or None)
         found += _read_by_conditions(inner, (*within, reads.boundary))
         found.append(_field(inner, array.block, array))
