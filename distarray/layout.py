@@ -4,7 +4,6 @@ type. Pure.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,10 +41,6 @@ class Layout:
     def shape(self) -> tuple[int, ...]:
         """Global shape, components first."""
         return self.components + self.points
-
-    @property
-    def component_count(self) -> int:
-        return math.prod(self.components)
 
     def owned(self, rank: int) -> Box:
         """Global indices of the grid axes that a rank owns; empty beyond the process grid."""

@@ -1,8 +1,7 @@
-"""Which block of a decomposition this rank holds, and which ranks hold its neighbours."""
+"""Which block of a decomposition this rank holds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distarray.comm.base import Communicator
@@ -34,25 +33,6 @@ class Topology:
             )
 
     @property
-    def rank(self) -> int:
-        return self.communicator.rank
-
-    @property
-    def size(self) -> int:
-        """Ranks of the communicator, those that hold nothing included."""
-        return self.communicator.size
-
-    @property
-    def is_root(self) -> bool:
-        return self.communicator.rank == 0
-
-    @property
     def coords(self) -> tuple[int, ...] | None:
         """This rank's position in the process grid; None if it holds nothing."""
         return self.decomposition.coords(self.communicator.rank)
-
-    def neighbour(self, direction: Sequence[int]) -> int | None:
-        """The rank of the block `direction` away; None outside the domain or for no block."""
-        coords = self.coords
-        found = None if coords is None else self.decomposition.neighbour(coords, direction)
-        return None if found is None else self.decomposition.rank_at(found)

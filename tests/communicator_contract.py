@@ -155,14 +155,6 @@ class CommunicatorContract:
             exchange.start().wait()
             del exchange
 
-    def test_split(self) -> None:
-        comm = self.communicator()
-        part = comm.split(comm.rank % 2, -comm.rank)
-        same = [rank for rank in range(comm.size) if rank % 2 == comm.rank % 2]
-        assert part.size == len(same)
-        assert part.rank == same[::-1].index(comm.rank)
-        assert part.allreduce(np.array([comm.rank]), "sum").tolist() == [sum(same)]
-
     def test_agree_without_errors(self) -> None:
         self.communicator().agree(None)
 

@@ -118,16 +118,8 @@ class Communicator(Protocol):
         """Send and receive once; empty buffers are skipped. Collective over those concerned."""
         ...
 
-    def split(self, colour: int, key: int) -> Communicator:
-        """The group of ranks with the same colour, ordered by key. Collective."""
-        ...
-
     def agree(self, error: Exception | None) -> None:
         """Raise on all ranks the error of the lowest rank that has one, if any. Collective."""
-        ...
-
-    def abort(self, code: int = 1) -> None:
-        """End all ranks. Local."""
         ...
 
     def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:

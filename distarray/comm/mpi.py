@@ -202,22 +202,20 @@ def _parts(buffer: Any, limit: int) -> Iterator[Any]:
         yield [octets[start : start + limit], MPI.BYTE]
 
 
-class MpiReduction:
+class MpiReduction(MpiRequest):
     """An all-reduce under way."""
 
+    __slots__ = ("_received", "_sent")
+
     def __init__(
-        self, requests: list[MPI.Request], sent: Values, received: Values, wait: Wait
+        self, requests: Sequence[MPI.Request], sent: Values, received: Values, wait: Wait
     ) -> None:
-        self._requests = requests
-        self._wait = wait
-        self._sent = sent
+        super().__init__(requests, wait)
+        self._sent = sent  # the library reads it until all is done
         self._received = received
 
-    def test(self) -> bool:
-        return MPI.Request.Testall(self._requests)
-
     def result(self) -> Values:
-        self._wait(self._requests)
+        self.wait()
         return self._received
 
 
@@ -315,9 +313,6 @@ class MpiCommunicator:
             ]
         )
 
-    def split(self, colour: int, key: int) -> MpiCommunicator:
-        return MpiCommunicator(MPI.Intracomm(self._comm.Split(colour, key)))
-
     def agree(self, error: Exception | None) -> None:
         failed = np.array([self.size if error is None else self.rank], np.int64)
         first = int(self.allreduce(failed, "min")[0])
@@ -327,9 +322,6 @@ class MpiCommunicator:
         if self.rank == first and error is not None:
             raise error
         raise shared
-
-    def abort(self, code: int = 1) -> None:
-        _end_all(code)
 
     def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
         self._transfer_blocks(path, pieces, MPI.MODE_WRONLY, "written")

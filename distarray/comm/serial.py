@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import RawIOBase
@@ -102,17 +101,9 @@ class SerialCommunicator:
     def exchange(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> None:
         SelfExchange(sends, receives).start()
 
-    def split(self, colour: int, key: int) -> SerialCommunicator:
-        return self
-
     def agree(self, error: Exception | None) -> None:
         if error is not None:
             raise error
-
-    def abort(self, code: int = 1) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
 
     def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
         try:
