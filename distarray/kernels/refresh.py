@@ -88,6 +88,7 @@ class Refresh:
         self._exchanges: Recent[tuple[tuple[object, ...], ...], HaloExchange] = Recent(
             MOST_EXCHANGES
         )
+        self._latest: tuple[list[HaloReads], HaloExchange | None] = [], None
         self._missing: list[HaloReads] = []
         self._pending: PendingExchange | None = None
 
@@ -123,19 +124,20 @@ class Refresh:
             block.stale(field.needed) if field.needed else field.needed
             for block, field in zip(blocks, self._fields, strict=True)
         ]
-        if any(self._missing):
-            key = tuple(map(tuple, self._missing))
-            exchange = self._exchanges.find(key)
-            if exchange is None:
-                exchange = self._exchanges.keep(key, self._prepare(blocks))
-            self._pending = exchange.begin()
-            return self._pending if exchange.sends_messages else None
-        return None
+        if not any(self._missing):
+            return None
+        sent, exchange = self._latest
+        if exchange is None or sent != self._missing:
+            exchange = self._exchange(blocks)
+            self._latest = self._missing, exchange
+        self._pending = exchange.begin()
+        return self._pending if exchange.sends_messages else None
 
     def finish(self, blocks: Sequence[Block], time: float | None) -> None:
         """Wait for the messages of `begin` and fill the layers that are stale at `time`."""
         if self._pending is not None:
-            self.abandon()
+            self._pending.finish()
+            self._pending = None
             for block, missing in zip(self._all(blocks), self._missing, strict=True):
                 block.refreshed(missing)
         for fill in self._fills:
@@ -152,6 +154,12 @@ class Refresh:
 
     def _all(self, blocks: Sequence[Block]) -> Sequence[Block]:
         return [*blocks, *(array.block for array in self._others)] if self._others else blocks
+
+    def _exchange(self, blocks: Sequence[Block]) -> HaloExchange:
+        """The exchange of the regions that are missing, kept for the next time."""
+        key = tuple(map(tuple, self._missing))
+        exchange = self._exchanges.find(key)
+        return self._exchanges.keep(key, self._prepare(blocks)) if exchange is None else exchange
 
     def _prepare(self, blocks: Sequence[Block]) -> HaloExchange:
         taking = [
