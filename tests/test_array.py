@@ -15,6 +15,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import distarray as da
+from distarray import DistArrayError, functions
 
 SHAPE = (6, 5)
 
@@ -346,3 +347,33 @@ def test_public_names_are_what_they_should_be() -> None:
 def test_errors_pickle() -> None:
     error = pickle.loads(pickle.dumps(da.ArrayError("text")))
     assert str(error) == "text"
+
+
+def test_parameters_of_a_numpy_function_are_found_once() -> None:
+    u = da.ones((3,))
+    np.where(u > 0, u, 0.0)
+    before = functions._signature.cache_info().misses
+    np.where(u > 0, u, 0.0)
+    assert functions._signature.cache_info().misses == before
+
+
+class LooksLikeAnArray:
+    """Has what distributed arrays, profiles and grids have, but is none of them."""
+
+    component_prefix, profile_axis, key, block, topology = (), 0, (0,), None, None
+
+
+def test_arrays_are_not_told_apart_by_their_attributes() -> None:
+    grid, other = da.Grid((4, 3)), LooksLikeAnArray()
+    u = grid.zeros()
+    for call in (
+        lambda: u + other,
+        lambda: u.redistribute(like=other),
+        lambda: u.__setitem__(..., other),
+        lambda: grid.points([[0.5, 0.5]]).sample(other),
+        lambda: da.norm(other),
+        lambda: grid.empty_like(other),
+        lambda: grid.profile("x", other),
+    ):
+        with pytest.raises((DistArrayError, TypeError), match="LooksLikeAnArray"):
+            call()
