@@ -9,12 +9,13 @@ are mirrored at the boundary otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,3 +103,10 @@ class AxisGeometry:
             faces = self.point_positions(indices)
             faces[-1] = self.high
         return AxisGeometry(cells, self.low, self.high, self.periodic, faces)
+
+
+def along(
+    values: np.ndarray[Any, np.dtype[Number]], axis: int, ndim: int
+) -> np.ndarray[Any, np.dtype[Number]]:
+    """A 1-D array turned along one of `ndim` axes, so that it broadcasts with arrays over them."""
+    return values.reshape((1,) * axis + (-1,) + (1,) * (ndim - axis - 1))

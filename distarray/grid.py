@@ -36,7 +36,7 @@ from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition, choose_ranks, per_axis, truth
 from distarray.elementwise import require_array
 from distarray.errors import GridError, shown
-from distarray.geometry import AxisGeometry
+from distarray.geometry import AxisGeometry, along
 from distarray.layout import Layout
 from distarray.points import Points
 from distarray.profile import Profile
@@ -405,8 +405,7 @@ class Grid(GridMarker):
         found = []
         for axis, geometry in enumerate(self.geometry):
             indices = np.arange(owned.start[axis], owned.stop[axis], dtype=np.int64)
-            shape = tuple(-1 if a == axis else 1 for a in range(self.ndim))
-            found.append(geometry.positions(indices, staggered[axis]).reshape(shape))
+            found.append(along(geometry.positions(indices, staggered[axis]), axis, self.ndim))
         return tuple(found)
 
     def _layout(

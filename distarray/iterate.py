@@ -298,11 +298,11 @@ def _uncomputed(
     """The points of the target that may be written and that no kernel of the step computes: of this
     rank, or of the whole domain, of which all ranks agree.
     """
-    from distarray.kernels.extents import free_boxes
+    from distarray.kernels.extents import local_free_boxes
 
     array = state[target]
     left = {
-        component: list(free_boxes(array, component, whole=whole))
+        component: list(local_free_boxes(array, component, whole=whole))
         for component in np.ndindex(*array.components)
     }
     for stage, plan in zip(stages, plans, strict=True):

@@ -15,6 +15,7 @@ import numpy as np
 from distarray.arguments import check_dtype, check_halo, host_values
 from distarray.arraylike import HostArray, ProfileMarker, is_array, is_profile
 from distarray.errors import ArrayError, GridError
+from distarray.geometry import along
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -105,7 +106,7 @@ class Profile(ProfileMarker):
                 f"{self!r} does not fit {array!r}; both must be of one grid, and of one location "
                 "along the axis."
             )
-        return self.local.reshape(tuple(-1 if a == axis else 1 for a in range(self.grid.ndim)))
+        return along(self.local, axis, self.grid.ndim)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         return np.array(self.values, dtype, copy=copy)

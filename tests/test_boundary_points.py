@@ -180,7 +180,7 @@ def test_free_points_of_a_face_are_few_boxes() -> None:
             assert sum(box.size for box in others) == free.sum()
 
 
-def test_free_boxes_shrink_at_fixed_faces() -> None:
+def test_free_points_shrink_at_fixed_faces() -> None:
     case = Case((4, 4), (False, False), (True, False), (1, 1))
     boundary = make_boundary(case, (2, 1), {"x": bc.Dirichlet(0.0), "y": bc.Dirichlet(0.0)})
     low, high = make_blocks(case, (2, 1), case.values())

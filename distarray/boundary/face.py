@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.geometry import AxisGeometry, Floats, Integers
+from distarray.geometry import AxisGeometry, Floats, Integers, along
 from distarray.layout import Layout
 from distarray.regions import Box
 
@@ -183,8 +183,3 @@ class Region:
     def layer_distances(self, layers: int) -> Floats:
         found = [self.face.mirror_distance(layer) for layer in range(1, layers + 1)]
         return along(np.array(found, np.float64), self.face.axis, self.box.ndim)
-
-
-def along(values: Floats, axis: int, ndim: int) -> Floats:
-    """A 1-D array turned along one of `ndim` axes."""
-    return values.reshape((1,) * axis + (-1,) + (1,) * (ndim - axis - 1))

@@ -26,9 +26,10 @@ from distarray.boundary.conditions import (
     Symmetry,
     Unset,
 )
-from distarray.boundary.face import Face, Region, along
+from distarray.boundary.face import Face, Region
 from distarray.boundary.values import FaceValue, cast, evaluate
 from distarray.errors import BoundaryError
+from distarray.geometry import along
 
 if TYPE_CHECKING:
     from distarray.array import DistArray

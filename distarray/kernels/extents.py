@@ -72,7 +72,9 @@ def _profile_extent(profile: Profile, whole: bool) -> Extent:
     return Extent((start,), available, available)
 
 
-def free_boxes(array: DistArray, component: Component, *, whole: bool = False) -> tuple[Box, ...]:
+def local_free_boxes(
+    array: DistArray, component: Component, *, whole: bool = False
+) -> tuple[Box, ...]:
     """The points of a component that kernels may write, in local indices: those that no condition
     fixes.
     """

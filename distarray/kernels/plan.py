@@ -16,7 +16,7 @@ from distarray.block import Block, Component
 from distarray.halo.exchange import PendingExchange
 from distarray.kernels import fused
 from distarray.kernels.arguments import memory_of
-from distarray.kernels.extents import extents_of, free_boxes
+from distarray.kernels.extents import extents_of, local_free_boxes
 from distarray.kernels.reads import field_reads
 from distarray.kernels.refresh import Refresh
 from distarray.pending import Pending, begin
@@ -108,7 +108,8 @@ class ApplyPlan:
         """The boxes to run over: all at once, or the core in tiles and the remainder."""
         program, extents = self.program, extents_of(arguments)
         targets = [
-            free_boxes(arguments[store.parameter], store.component) for store in program.stores
+            local_free_boxes(arguments[store.parameter], store.component)
+            for store in program.stores
         ] or [(extents(reduced_over(program), ()).owned,)]
         self.computed = computed_boxes(program, extents, targets, self._start)
         owned_only = computed_boxes(program, extents, targets, self._start, owned_only=True)
@@ -137,7 +138,9 @@ class ApplyPlan:
         stores, computed = self.program.stores, self.computed
         if whole:
             extents = extents_of(arguments, whole=True)
-            targets = [free_boxes(arguments[s.parameter], s.component, whole=True) for s in stores]
+            targets = [
+                local_free_boxes(arguments[s.parameter], s.component, whole=True) for s in stores
+            ]
             computed = computed_boxes(self.program, extents, targets, (0,) * self.program.ndim)
         return {
             store.component: boxes
