@@ -422,6 +422,27 @@ def test_rest_without_viscosity_has_no_time_step():
         solver(cells=(8, 8), viscosity=0.0).stable_dt()
 
 
+@pytest.mark.parametrize("viscosity", [0.0, 1e-4])
+def test_walls_given_by_functions_limit_the_time_step(viscosity):
+    def lid(t, x, y, z):
+        assert float(np.max(y)) == 2.0  # points of the wall
+        return t * np.cos(np.pi * (x - 0.5)) + 0 * z
+
+    box = {"cells": (8, 6, 7), "bounds": ((0.0, 1.0), (0.0, 2.0), (0.0, 1.0))}
+    moving = solver(**box, viscosity=viscosity, walls={"y+": (lid, 0.0, -0.5)})
+    moving.time = 3.0
+    constant = solver(**box, viscosity=viscosity, walls={"y+": (3.0, 0.0, -0.5)})
+    assert moving.stable_dt() == constant.stable_dt()
+
+
+def test_walls_that_start_from_rest_need_a_time_step():
+    flow = solver(cells=(8, 8), viscosity=0.0, walls={"y+": (lambda t, x, y: t + 0 * x, 0.0)})
+    with pytest.raises(da.SolverError, match=r"give step\(dt\) one"):
+        flow.stable_dt()
+    flow.step(0.01)
+    assert math.isfinite(flow.stable_dt())
+
+
 def test_a_state_that_blows_up_is_an_error():
     flow = solver(cells=(8, 8), viscosity=0.1, walls=LID, measure_every=5)
     with pytest.raises(da.SolverError, match="no longer finite at step"):

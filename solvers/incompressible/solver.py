@@ -16,9 +16,12 @@ dt.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 import distarray as da
 from solvers.base import Solver
@@ -56,14 +59,7 @@ class IncompressibleSolver(Solver):
     ) -> None:
         super().__init__(measure_every=config.measure_every)
         self.config = config
-        self.grid = da.Grid(
-            config.cells,
-            bounds=config.bounds,
-            periodic=config.periodic_axes,
-            ranks=config.ranks or _process_grid(config, comm),
-            comm=comm,
-            device=device,
-        )
+        self.grid = _grid(config, comm, device)
         self._velocity = [self._component(axis) for axis in range(config.ndim)]
         self._pressure = self.grid.zeros(name="p")
         self.fields = {**dict(zip("uvw", self._velocity, strict=False)), "p": self._pressure}
@@ -77,7 +73,16 @@ class IncompressibleSolver(Solver):
             self._start()
 
     def stable_dt(self) -> float:
-        """The largest stable time step for the velocity now, times `config.safety`. Collective."""
+        """The largest stable time step for the velocity of fluid and walls now, times
+        `config.safety`. Collective.
+
+        A wall that is given by a function and starts from rest is not seen before it moves.
+
+        Raises
+        ------
+        SolverError
+            Fluid and walls are at rest, and there is no viscosity.
+        """
         return self._limit([float(abs(u).max()) for u in self._velocity])
 
     def step(self, dt: float) -> None:
@@ -166,15 +171,26 @@ class IncompressibleSolver(Solver):
         return self.config.safety / rate
 
     def _wall_speeds(self) -> list[float]:
-        """Largest constant wall speed along each axis: the fluid at rest is about to be dragged
-        along.
+        """Largest speed of the walls now along each axis: the fluid at rest is about to be dragged
+        along. Collective.
         """
         largest = [0.0] * self.config.ndim
-        for velocity in self.config.walls.values():
+        for side, velocity in self.config.walls.items():
             for axis, value in enumerate(velocity):
-                if not callable(value):
-                    largest[axis] = max(largest[axis], abs(value))
+                speed = self._largest_on(side, axis, value) if callable(value) else abs(value)
+                largest[axis] = max(largest[axis], speed)
         return largest
+
+    def _largest_on(self, side: str, axis: int, value: Callable[..., Any]) -> float:
+        """Largest magnitude that a function of time and position has now on a wall."""
+        normal = AXES.index(side[0])
+        place = np.full((1,) * self.config.ndim, self.grid.bounds[normal][side[1] == "+"])
+
+        def magnitude(*coords: Any) -> Any:
+            points = [place if a == normal else x for a, x in enumerate(coords)]
+            return np.abs(value(self.time, *points))
+
+        return float(self.grid.from_function(magnitude, location=AXES[axis]).max())
 
     def _component(self, axis: int) -> da.DistArray:
         boundary = {
@@ -201,9 +217,26 @@ def _from_field(grid: da.Grid, value: Any, options: dict[str, Any]) -> da.DistAr
     return grid.from_function(value, **options) if callable(value) else grid.full(value, **options)
 
 
-def _process_grid(config: IncompressibleConfig, comm: Any) -> tuple[int, ...]:
-    """Cuts across the first axis alone: the transforms of the other axes then need no message."""
-    size = da.Grid(config.cells, comm=comm).size
-    if config.cells[0] >= 2 * size:
-        return (0, *(1,) * (config.ndim - 1))
-    return (*(0,) * (config.ndim - 1), 1)
+def _grid(config: IncompressibleConfig, comm: Any, device: str) -> da.Grid:
+    """The grid of a flow, by default cut across the first axis alone: the transforms of the other
+    axes then need no message.
+    """
+
+    def on(*ranks: int) -> da.Grid:
+        return da.Grid(
+            config.cells,
+            bounds=config.bounds,
+            periodic=config.periodic_axes,
+            ranks=ranks,
+            comm=comm,
+            device=device,
+        )
+
+    if config.ranks is not None:
+        return on(*config.ranks)
+    others = config.ndim - 1
+    with contextlib.suppress(da.DecompositionError):  # fewer cells than ranks
+        slabs = on(0, *(1,) * others)
+        if config.cells[0] >= 2 * slabs.size:
+            return slabs
+    return on(*(0,) * others, 1)
