@@ -15,15 +15,8 @@ import numpy as np
 
 from distarray.backends.base import Backend
 from distarray.errors import BackendError
-from distarray.layout import Layout
+from distarray.layout import Component, HaloReads, Layout, Offsets
 from distarray.regions import Box
-
-Component = tuple[int, ...]
-Direction = tuple[int, ...]  # one of -1, 0, 1 per axis: which neighbour a halo region belongs to
-Widths = tuple[int, ...]  # cells per axis, 0 where the direction is 0
-
-#: What a kernel reads of an array's halo: widths of the region for each component and direction.
-HaloReads = dict[tuple[Component, Direction], Widths]
 
 _serial = itertools.count()
 
@@ -122,7 +115,7 @@ class Block:
         self.fresh.update(reads)
 
 
-def reads_of_offsets(offsets: dict[Component, set[tuple[int, ...]]]) -> HaloReads:
+def reads_of_offsets(offsets: dict[Component, set[Offsets]]) -> HaloReads:
     """The halo regions touched when every owned point reads at these offsets."""
     reads: HaloReads = {}
     for component, reached in offsets.items():

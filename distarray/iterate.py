@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.arguments import require_alike, require_function
-from distarray.block import Component
 from distarray.elementwise import require_array
 from distarray.errors import ArrayError, StencilError, shown
 from distarray.kernels.apply import StencilKernel
+from distarray.layout import Component
 from distarray.profile import Profile
 from distarray.progress import Progress
 from distarray.regions import Box, without

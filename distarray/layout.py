@@ -12,6 +12,14 @@ import numpy as np
 from distarray.decomposition import Decomposition
 from distarray.regions import Box
 
+Component = tuple[int, ...]  # index of a component, or the first numbers of one
+Offsets = tuple[int, ...]  # from a point to another, in cells per grid axis
+Direction = tuple[int, ...]  # one of -1, 0, 1 per axis: which neighbour a halo region belongs to
+Widths = tuple[int, ...]  # of a halo region, in cells per axis; 0 where the direction is 0
+
+#: What is read of an array's halo: widths of the region for each component and direction.
+HaloReads = dict[tuple[Component, Direction], Widths]
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from distarray.arraylike import ArrayMarker
-from distarray.block import Block, HaloReads
+from distarray.block import Block
 from distarray.boundary import Boundary, BoundaryFill
 from distarray.decomposition import Decomposition
 from distarray.geometry import AxisGeometry
-from distarray.layout import Layout
+from distarray.layout import HaloReads, Layout
 
 NAMES = ("x", "y", "z")
 

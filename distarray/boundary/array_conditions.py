@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.block import Block, Component, HaloReads
+from distarray.block import Block
 from distarray.boundary import requirements
 from distarray.boundary.conditions import Condition, Custom, Piecewise
 from distarray.boundary.custom import CustomProgram, CustomRule, trace_custom
@@ -21,7 +21,7 @@ from distarray.boundary.values import condition_part
 from distarray.comm.base import Communicator
 from distarray.errors import BoundaryError
 from distarray.geometry import AxisGeometry
-from distarray.layout import Layout
+from distarray.layout import Component, HaloReads, Layout
 
 if TYPE_CHECKING:
     from distarray.array import DistArray

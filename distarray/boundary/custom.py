@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from distarray.block import Block, Component
+from distarray.block import Block
 from distarray.boundary.conditions import Custom
 from distarray.boundary.face import HIGH, LOW, Face, Region
 from distarray.boundary.rules import Masks, Source, Steps
 from distarray.boundary.values import FaceValue
 from distarray.errors import BoundaryError
+from distarray.layout import Component
 from distarray.stencil.evaluate import bind
 from distarray.stencil.expression import (
     SAME,

@@ -11,9 +11,10 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING
 
-from distarray.block import Block, Component, HaloReads
+from distarray.block import Block
 from distarray.boundary.face import HIGH, LOW, Region, ends
 from distarray.boundary.rules import Rule, Steps
+from distarray.layout import Component, HaloReads
 
 if TYPE_CHECKING:
     from distarray.boundary.array_conditions import ArrayConditions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from distarray.block import Block, Component
+from distarray.block import Block
 from distarray.boundary.array_conditions import ArrayConditions, Entry, components_below
 from distarray.boundary.conditions import Condition, Custom, Piecewise, require_condition
 from distarray.boundary.face import HIGH, LOW, Face
@@ -15,7 +15,7 @@ from distarray.boundary.values import condition_part
 from distarray.comm.base import Communicator
 from distarray.errors import BoundaryError, shown
 from distarray.geometry import AxisGeometry
-from distarray.layout import Layout
+from distarray.layout import Component, Layout
 from distarray.regions import Box
 
 _SIGNS = {"-": LOW, "+": HIGH}

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.block import Block, Component
+from distarray.block import Block
 from distarray.boundary.face import HIGH, LOW, Face, Region, ends
 from distarray.boundary.rules import Masks, Rule, Steps, mask_on
 from distarray.boundary.values import FaceValue, cast
+from distarray.layout import Component
 from distarray.regions import Box, boxes_of
 
 if TYPE_CHECKING:

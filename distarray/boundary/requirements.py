@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from distarray.block import Component, Direction, HaloReads, Widths
 from distarray.boundary.face import HIGH, LOW, Face, points_at
 from distarray.boundary.rules import Rule, Source
 from distarray.errors import BoundaryError
-from distarray.layout import Layout
+from distarray.layout import Component, Direction, HaloReads, Layout, Widths
 
 if TYPE_CHECKING:
     from distarray.array import DistArray

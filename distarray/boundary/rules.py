@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from distarray import complexmath
-from distarray.block import Block, Component
+from distarray.block import Block
 from distarray.boundary.conditions import (
     Condition,
     Dirichlet,
@@ -30,6 +30,7 @@ from distarray.boundary.face import Face, Region
 from distarray.boundary.values import FaceValue, cast, evaluate
 from distarray.errors import BoundaryError
 from distarray.geometry import along
+from distarray.layout import Component
 
 if TYPE_CHECKING:
     from distarray.array import DistArray

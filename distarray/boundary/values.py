@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from distarray.block import Component
 from distarray.boundary.conditions import Condition, Custom, Piecewise
 from distarray.boundary.face import Face, Region
 from distarray.errors import BoundaryError, shown
+from distarray.layout import Component
 
 
 class ComponentFunction:

@@ -17,16 +17,13 @@ from dataclasses import dataclass
 
 from distarray.decomposition import Decomposition
 from distarray.errors import DecompositionError
-from distarray.layout import Layout
+from distarray.layout import Component, Direction, HaloReads, Layout, Widths
 from distarray.regions import Box
 
-Component = tuple[int, ...]
-Direction = tuple[int, ...]
-Widths = tuple[int, ...]
 Coords = tuple[int, ...]
 
-#: A field and the widths of its halo regions, by component and direction (see `block.HaloReads`).
-FieldRegions = tuple[Layout, dict[tuple[Component, Direction], Widths]]
+#: A field and its halo regions.
+FieldRegions = tuple[Layout, HaloReads]
 
 #: Bytes to which pieces are aligned within a message; a multiple of every element size.
 ALIGNMENT = 32

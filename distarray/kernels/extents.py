@@ -6,8 +6,8 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from distarray.block import Component
 from distarray.boundary.face import HIGH, LOW
+from distarray.layout import Component
 from distarray.profile import Profile
 from distarray.regions import Box
 from distarray.stencil.coverage import Extent, Extents

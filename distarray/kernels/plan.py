@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from distarray import spans
-from distarray.block import Block, Component
+from distarray.block import Block
 from distarray.halo.exchange import PendingExchange
 from distarray.kernels import fused
 from distarray.kernels.arguments import memory_of
 from distarray.kernels.extents import extents_of, local_free_boxes
 from distarray.kernels.reads import field_reads
 from distarray.kernels.refresh import Refresh
+from distarray.layout import Component
 from distarray.pending import Pending, begin
 from distarray.profile import Profile
 from distarray.regions import Box

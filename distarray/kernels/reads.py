@@ -7,17 +7,15 @@ from collections.abc import Iterator, Sequence
 from operator import add
 from typing import TYPE_CHECKING, Any
 
-from distarray.block import Component, HaloReads, reads_of_offsets
+from distarray.block import reads_of_offsets
 from distarray.errors import StencilError
 from distarray.kernels.refresh import FieldReads
-from distarray.layout import Layout
+from distarray.layout import Component, HaloReads, Layout, Offsets
 from distarray.stencil.analysis import reduced_over
 from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read, walk
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
-
-Offsets = tuple[int, ...]
 
 
 def field_reads(program: Program, number: int, arguments: Sequence[Any]) -> FieldReads:

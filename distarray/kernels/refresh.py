@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from distarray import spans
-from distarray.block import Block, HaloReads
+from distarray.block import Block
 from distarray.boundary import Boundary, BoundaryFill
 from distarray.comm.base import Communicator
 from distarray.errors import BoundaryError
 from distarray.halo.exchange import HaloExchange, PendingExchange
 from distarray.halo.plan import HaloPlan
 from distarray.kernels.recent import Recent
+from distarray.layout import HaloReads
 
 #: Exchanges kept per refresh, one for each set of stale regions.
 MOST_EXCHANGES = 32

@@ -5,9 +5,10 @@ from __future__ import annotations
 from operator import index as as_index
 from typing import Any, NoReturn
 
+from distarray.layout import Offsets
 from distarray.stencil.expression import COARSE, FINE, LEVELS, SAME, Read, intern
 from distarray.stencil.symbols import Symbolic, SymbolicArray, Value
-from distarray.stencil.values import Offsets, ValueTracer, short
+from distarray.stencil.values import ValueTracer, short
 
 
 class Tracer(ValueTracer):

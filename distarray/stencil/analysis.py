@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 from distarray.errors import StencilError
+from distarray.layout import Component, Offsets
 from distarray.stencil.calls import ARITHMETIC, TRANSCENDENTAL, as_dtype
 from distarray.stencil.expression import (
     COARSE,
@@ -21,10 +22,8 @@ from distarray.stencil.expression import (
     walk,
 )
 
-Component = tuple[int, ...]
-Offsets = tuple[int, ...]
 ComponentOffsets = dict[Component, set[Offsets]]
-Widths = tuple[tuple[int, int], ...]
+Reach = tuple[tuple[int, int], ...]  # cells below and above, per axis
 
 # Floating-point operations of a function of complex numbers in its real expansion.
 _COMPLEX_FLOPS = {"add": 2, "subtract": 2, "multiply": 6, "divide": 11}
@@ -90,7 +89,7 @@ def reads(program: Program) -> dict[str, set[Offsets]]:
     }
 
 
-def reach(program: Program) -> list[Widths]:
+def reach(program: Program) -> list[Reach]:
     """For each array and axis, how many cells below and above the owned ones may be read.
 
     A finer block may begin with an odd cell, whose coarse cell belongs to the rank below, and end
@@ -104,7 +103,7 @@ def reach(program: Program) -> list[Widths]:
     ]
 
 
-def _widths(program: Program, relation: str, found: set[Offsets], profile: int | None) -> Widths:
+def _widths(program: Program, relation: str, found: set[Offsets], profile: int | None) -> Reach:
     low_more = 1 if relation == COARSE else 0
     axes = range(program.ndim if profile is None else 1)
     return tuple(
@@ -116,7 +115,7 @@ def _widths(program: Program, relation: str, found: set[Offsets], profile: int |
     )
 
 
-def halo(program: Program) -> dict[str, Widths]:
+def halo(program: Program) -> dict[str, Reach]:
     """Halo widths (low, high) per axis that each array needs."""
     names = [array.name for array in program.arrays]
     return dict(zip(names, reach(program), strict=True))

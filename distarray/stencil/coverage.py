@@ -12,11 +12,10 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from distarray.layout import Component
 from distarray.regions import Box
 from distarray.stencil.analysis import read_nodes
 from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read
-
-Component = tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from distarray.errors import StencilError
+from distarray.layout import Offsets
 from distarray.stencil.access import Tracer
 from distarray.stencil.expression import (
     LEVELS,
@@ -27,7 +28,6 @@ from distarray.stencil.expression import (
 )
 from distarray.stencil.symbols import SymbolicArray, Value
 from distarray.stencil.tracing import KernelSignature, program, signature
-from distarray.stencil.values import Offsets
 
 _TYPES: tuple[tuple[str, WeakKind], ...] = (("f8", float), ("f8", int), ("i8", int), ("?", bool))
 

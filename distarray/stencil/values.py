@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from distarray.errors import StencilError, shown
+from distarray.layout import Component, Offsets
 from distarray.stencil import calls, lowering
 from distarray.stencil.expression import (
     Coordinate,
@@ -24,8 +25,7 @@ from distarray.stencil.expression import (
 )
 from distarray.stencil.symbols import SymbolicArray, Value
 
-Target = tuple[int, tuple[int, ...]]  # an array parameter's position and a component
-Offsets = tuple[int, ...]
+Target = tuple[int, Component]  # an array parameter's position and a component
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__))
