@@ -14,26 +14,16 @@ from typing import Any
 import numpy as np
 
 from distarray import exact
+from distarray.accumulation import DType, accumulator_of, identity, sum_type
 from distarray.arraylike import HostArray
 from distarray.comm.base import Communicator
 from distarray.errors import ArrayError, UnsupportedError
 from distarray.pending import Contribution
 
-DType = np.dtype[Any]
 Finish = Callable[[Any], Any]
 
 #: Loads compiled loops, for exact sums.
 Load = Callable[[str, str], Any]
-
-
-def accumulator_of(dtype: DType) -> DType:
-    """The element type that sums and products accumulate in."""
-    return np.dtype({"b": "i8", "i": "i8", "u": "u8", "f": "f8", "c": "c16"}[dtype.kind])
-
-
-def sum_type(dtype: DType) -> DType:
-    """The element type of a sum or product, as in NumPy."""
-    return dtype if dtype.kind in "fc" else accumulator_of(dtype)
 
 
 def mean_type(dtype: DType) -> DType:
@@ -110,16 +100,6 @@ def extreme_of(kind: str, found: Any, dtype: DType) -> Contribution:
     return Contribution(
         pair, kind, lambda reduced: cast(np.nan if reduced[1] else reduced[0], dtype), dtype
     )
-
-
-def identity(kind: str, dtype: DType) -> Any:
-    """The value that leaves a min or max as it is."""
-    if dtype.kind == "b":
-        return kind == "min"
-    if dtype.kind == "f":
-        return np.inf if kind == "min" else -np.inf
-    limits = np.iinfo(dtype)
-    return limits.max if kind == "min" else limits.min
 
 
 def require_order(kind: str, dtype: DType) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray import contributions, elementwise
+from distarray.accumulation import accumulator_of, sum_type
 from distarray.array import DistArray
 from distarray.arraylike import HostArray
 from distarray.errors import ArrayError
@@ -71,7 +72,7 @@ def _dot(u: DistArray, v: DistArray, reproducible: bool) -> Contribution:
     if u.components != v.components:
         raise ArrayError(f"{u!r} and {v!r} differ in components; select components of one shape.")
     a, b = (x.block.backend.to_host(x._owned) for x in (u, v))
-    dtype = contributions.sum_type(np.result_type(a, b))
+    dtype = sum_type(np.result_type(a, b))
     return _products(
         a, b, dtype, lambda total: contributions.cast_sum(total, dtype), _load(u, reproducible)
     )
@@ -104,7 +105,7 @@ def _products(
     load: contributions.Load | None,
 ) -> Contribution:
     """The sum of conj(a) * b; exact if `load` is given."""
-    accumulator = contributions.accumulator_of(np.result_type(a, b))
+    accumulator = accumulator_of(np.result_type(a, b))
     if load is None and a.dtype == b.dtype == np.float64:
         # One pass over memory, without an array of products.
         axes = list(range(a.ndim))

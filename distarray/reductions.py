@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray import contributions
+from distarray.accumulation import accumulator_of, sum_type
 from distarray.arraylike import HostArray
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
@@ -166,8 +167,8 @@ class _Fold:
 def _fold(kind: str, dtype: np.dtype[Any], count: int, reproducible: bool) -> _Fold:
     ufunc = _UFUNCS[kind]
     if kind in ("sum", "mean", "prod"):
-        type_of = contributions.mean_type if kind == "mean" else contributions.sum_type
-        final, accumulator = type_of(dtype), contributions.accumulator_of(dtype)
+        type_of = contributions.mean_type if kind == "mean" else sum_type
+        final, accumulator = type_of(dtype), accumulator_of(dtype)
     else:
         final = accumulator = np.dtype(np.bool_) if kind in ("any", "all") else dtype
 
@@ -209,7 +210,7 @@ def _variance_fold(dtype: np.dtype[Any], divisor: int) -> _Fold:
     """Number, mean and squared deviations of each part, merged by the formula of Chan, Golub and
     LeVeque (1983).
     """
-    accumulator = np.result_type(contributions.accumulator_of(dtype), np.float64)
+    accumulator = np.result_type(accumulator_of(dtype), np.float64)
     final = np.empty(0, contributions.mean_type(dtype)).real.dtype
 
     def local(values: HostArray, axes: tuple[int, ...]) -> Parts:

@@ -21,8 +21,8 @@ from tests.harness import ROOT
 LAYERS = {
     "foundation": ("errors", "launcher", "spans", "progress", "arraylike"),
     "pure": (
-        "complexmath", "regions", "decomposition", "layout", "geometry", "exact", "transfer",
-        "halo", "halo.plan", "stencil",
+        "complexmath", "accumulation", "regions", "decomposition", "layout", "geometry", "exact",
+        "transfer", "halo", "halo.plan", "stencil",
     ),
     "machine": ("backends", "comm"),
     "blocks": (

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from distarray.accumulation import identity
 from distarray.exact import LENGTH
 from distarray.stencil import printing
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Reduction
+from distarray.stencil.partials import accumulator
 
 #: Values that a fused reduction adds at a time, and parts into which it is divided for threads.
 STRIP, CHUNKS = 1024, 64
@@ -29,7 +31,7 @@ class Accumulator:
     name: str
     dtype: np.dtype[Any]
     length: int
-    identity: float
+    start: float
 
     @property
     def strip_dtype(self) -> np.dtype[Any]:
@@ -41,9 +43,9 @@ class Accumulator:
         return self.length == LENGTH
 
     def cleared(self) -> np.ndarray[Any, Any]:
-        """Memory for it, set to the identity."""
+        """Memory for it, set to its start."""
         memory = np.zeros(self.length, self.dtype)
-        memory[0] = self.identity
+        memory[0] = self.start
         return memory
 
     # ---- C text; `part` and `total` name arrays of `length` numbers
@@ -55,8 +57,8 @@ class Accumulator:
     def clear(self, part: str) -> str:
         if self.kind == "sum":
             return f"memset({part}, 0, sizeof {part});"
-        (identity,) = printing.literal(self.identity, self.dtype)
-        return f"{part}[0] = {identity.code}, {part}[1] = 0;"
+        (start,) = printing.literal(self.start, self.dtype)
+        return f"{part}[0] = {start.code}, {part}[1] = 0;"
 
     def add(self, part: str, count: str) -> str:
         """Take in the first `count` values of the strip."""
@@ -80,30 +82,15 @@ class Accumulator:
 def of_reduction(position: int, reduction: Reduction) -> tuple[Accumulator, ...]:
     """The accumulators of a reduction: two for a complex sum, else one."""
     dtype = as_dtype(reduction.value.dtype)
-    number = _number(dtype, reduction.kind)
-    length, identity = _extent(reduction, number)
-    if length == LENGTH:
-        number = np.dtype(np.int64)
+    number = accumulator(dtype, reduction.kind)
+    if dtype.kind == "c":
+        number = np.dtype(np.float64)
+    start = 0 if reduction.kind == "sum" else identity(reduction.kind, number)
+    length = 1 if reduction.kind == "sum" else 2
+    if reduction.reproducible and number.kind == "f":
+        length, number = LENGTH, np.dtype(np.int64)
     ends = ("_re", "_im") if dtype.kind == "c" else ("",)
     return tuple(
-        Accumulator(position, reduction.kind, f"strip{position}{end}", number, length, identity)
+        Accumulator(position, reduction.kind, f"strip{position}{end}", number, length, start)
         for end in ends
     )
-
-
-def _number(dtype: np.dtype[Any], kind: str) -> np.dtype[Any]:
-    """The dtype in which values of this dtype are reduced."""
-    if dtype.kind in "fc":
-        return np.dtype(np.float64)
-    return np.dtype(np.uint64 if dtype == np.uint64 and kind != "sum" else np.int64)
-
-
-def _extent(reduction: Reduction, number: np.dtype[Any]) -> tuple[int, float]:
-    """Length and identity of an accumulator."""
-    if reduction.kind == "sum":
-        return (LENGTH if reduction.reproducible and number.kind == "f" else 1), 0
-    least = reduction.kind == "min"
-    if number.kind == "f":
-        return 2, np.inf if least else -np.inf
-    limits = np.iinfo(number)
-    return 2, int(limits.max if least else limits.min)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray import exact
+from distarray.accumulation import accumulator_of, identity
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Reduction
 
@@ -28,7 +29,7 @@ class Partial:
 
     def reset(self) -> None:
         if self.reduction.kind != "sum":
-            self._result = np.array([self._identity(), 0], self.dtype)
+            self._result = np.array([identity(self.reduction.kind, self.dtype), 0], self.dtype)
         elif self.reduction.reproducible:
             self._result = exact.partial_sum(np.empty(0, self.dtype))
         else:
@@ -48,13 +49,6 @@ class Partial:
     def result(self) -> Array:
         return self._result.copy()
 
-    def _identity(self) -> float | int:
-        greatest = self.reduction.kind == "max"
-        if self.dtype.kind == "f":
-            return -np.inf if greatest else np.inf
-        limits = np.iinfo(self.dtype)
-        return limits.min if greatest else limits.max
-
     def _extend(self, values: Array) -> None:
         choose = np.maximum if self.reduction.kind == "max" else np.minimum
         if self.dtype.kind == "f":
@@ -67,8 +61,7 @@ class Partial:
 
 
 def accumulator(dtype: np.dtype[Any], kind: str) -> np.dtype[Any]:
-    """The dtype in which values of this dtype are reduced."""
-    if dtype == np.uint64 and kind != "sum":
-        return dtype
-    wide = {"b": np.int64, "i": np.int64, "u": np.int64, "f": np.float64, "c": np.complex128}
-    return np.dtype(wide[dtype.kind])
+    """The dtype in which a kernel reduces values of this dtype."""
+    if dtype.kind == "u" and (kind == "sum" or dtype != np.uint64):
+        return np.dtype(np.int64)
+    return accumulator_of(dtype)
