@@ -8,7 +8,7 @@ one layer after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -32,6 +32,7 @@ from distarray.stencil.expression import (
     Read,
     WeakKind,
     intern,
+    kind_of,
     walk,
 )
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
@@ -67,7 +68,8 @@ def trace_custom(condition: Custom, face: Face, prefix: Component) -> CustomProg
             f"{1 + len(condition.arrays)} (the array itself "
             f"and {len(condition.arrays)} more); pass the others as in Custom(kernel, v)",
         )
-    kinds = {name: _kind(condition, face, name, kernel.defaults) for name in kernel.scalars}
+    defaults = kernel.defaults
+    kinds = {name: _kind(condition, face, name, defaults.get(name)) for name in kernel.scalars}
     program = trace(
         condition.function,
         _parameters(condition, face, prefix, kernel.arrays),
@@ -87,13 +89,10 @@ def _refuse(face: Face, condition: Custom, text: str) -> NoReturn:
     raise BoundaryError(f"The kernel {name} of Custom on {face.name} {text}.")
 
 
-def _kind(condition: Custom, face: Face, name: str, defaults: Mapping[str, Any]) -> WeakKind:
-    if name == "time":
-        return float
-    value = defaults.get(name)
-    for kind in (bool, int, float, complex):
-        if isinstance(value, kind):
-            return kind
+def _kind(condition: Custom, face: Face, name: str, default: object) -> WeakKind:
+    kind = float if name == "time" else kind_of(default)
+    if kind is not None:
+        return kind
     _refuse(
         face,
         condition,
