@@ -50,7 +50,7 @@ class AxisPartition:
         return self.stop(part) - self.start(part)
 
     def part_of(self, cell: int) -> int:
-        """The part that owns a cell."""
+        """The part that owns a cell, or the point on its low side; the last one those beyond."""
         # cell >= start(part)  <=>  factor * cell >= part * base // parts  <=>  part * base <
         # (factor * cell + 1) * parts
         return min(self.parts - 1, ((self.factor * cell + 1) * self.parts - 1) // self.base)
@@ -163,6 +163,13 @@ class Decomposition:
                     f"{part.narrowest} cells "
                     f"(ranks={self.ranks}); use {_advice(part, width)} or a smaller halo."
                 )
+
+    def narrowed(self, halo: Sequence[int]) -> tuple[int, ...]:
+        """Halo widths as given where blocks are wide enough, else as wide as the narrowest block."""
+        return tuple(
+            min(width, axis.narrowest) if axis.parts > 1 or wraps else width
+            for width, axis, wraps in zip(halo, self.axes, self.periodic, strict=True)
+        )
 
     @property
     def ndim(self) -> int:

@@ -528,12 +528,7 @@ class Grid(GridMarker):
             return self
         if chosen not in self._divided:
             decomposition = Decomposition(self.shape, chosen, periodic=self.periodic)
-            halo = tuple(
-                min(width, axis.narrowest) if axis.parts > 1 or wraps else width
-                for width, axis, wraps in zip(
-                    self.halo, decomposition.axes, self.periodic, strict=True
-                )
-            )
+            halo = decomposition.narrowed(self.halo)
             self._divided[chosen] = self._derive(decomposition, halo=halo)
         return self._divided[chosen]
 

@@ -159,11 +159,7 @@ def _selected_components(array: DistArray, components: Along) -> DistArray:
 def _point(array: DistArray, components: Along, along: tuple[int, ...]) -> Any:
     """The value at one point on every rank: a scalar, or a host array of components."""
     decomposition = array.decomposition
-    # A point beyond the last cell belongs to the last part.
-    parts = [
-        axis.part_of(min(at, axis.cells - 1))
-        for axis, at in zip(decomposition.axes, along, strict=True)
-    ]
+    parts = [axis.part_of(at) for axis, at in zip(decomposition.axes, along, strict=True)]
     owner = decomposition.rank_at(parts)
     values = np.empty(_counts(components), array.dtype)
     if owner == array.block.rank:

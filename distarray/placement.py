@@ -112,12 +112,7 @@ def _array_like(array: DistArray, like: DistArray | Grid) -> DistArray:
 
 def _array_on(array: DistArray, grid: Grid) -> DistArray:
     """An array for the same points on a grid that is divided otherwise."""
-    halo = tuple(
-        min(width, axis.narrowest) if axis.parts > 1 or wraps else width
-        for width, axis, wraps in zip(
-            array.halo, grid.decomposition.axes, grid.periodic, strict=True
-        )
-    )
+    halo = grid.decomposition.narrowed(array.halo)
     layout = replace(array.layout, decomposition=grid.decomposition, halo=halo)
     return array._place(layout, grid.topology, grid)
 

@@ -128,7 +128,7 @@ def _shares(
         return
     remaining = iter(intervals)
     choices = [
-        [(_part_at(there, axis, along), None)]
+        [(there.decomposition.axes[axis].part_of(along), None)]
         if isinstance(along, int)
         else list(_parts(there, axis, along, *next(remaining)))
         for axis, along in enumerate(theirs)
@@ -157,18 +157,13 @@ def _parts(
 ) -> Iterator[tuple[int, tuple[int, int]]]:
     """The parts of an axis that hold some of the counters [first, last), and which."""
     ends = [along.start + along.step * counter for counter in (first, last - 1)]
-    for part in range(_part_at(layout, axis, min(ends)), _part_at(layout, axis, max(ends)) + 1):
+    partition = layout.decomposition.axes[axis]
+    for part in range(partition.part_of(min(ends)), partition.part_of(max(ends)) + 1):
         low, high = _extent(layout, axis, part)
         begin, end = along.within(low, high)
         begin, end = max(begin, first), min(end, last)
         if begin < end:
             yield part, (begin, end)
-
-
-def _part_at(layout: Layout, axis: int, index: int) -> int:
-    """The part that owns a point; one beyond the last cell belongs to the last part."""
-    partition = layout.decomposition.axes[axis]
-    return partition.part_of(min(index, partition.cells - 1))
 
 
 def _extent(layout: Layout, axis: int, part: int) -> tuple[int, int]:

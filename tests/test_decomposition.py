@@ -27,6 +27,7 @@ def test_every_cell_has_the_owner_whose_range_holds_it(axis):
     for cell in range(axis.cells):
         part = axis.part_of(cell)
         assert axis.start(part) <= cell < axis.stop(part)
+    assert axis.part_of(axis.cells) == axis.parts - 1
 
 
 @given(st.integers(1, 60), st.integers(1, 9))
@@ -184,3 +185,9 @@ def test_one_rank_among_ten_thousand_costs_what_one_among_eight_costs():
         return count
 
     assert lines((512, 512, 512), (2, 2, 2), 5) == lines((4096, 4096, 4096), (25, 20, 20), 5000)
+
+
+def test_halos_are_narrowed_to_the_blocks_that_have_neighbours():
+    narrow = Decomposition((7, 2, 2), (3, 1, 1), periodic=(False, True, False))
+    assert narrow.narrowed((5, 5, 5)) == (2, 2, 5)
+    assert narrow.narrowed((1, 0, 3)) == (1, 0, 3)
