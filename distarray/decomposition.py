@@ -165,7 +165,7 @@ class Decomposition:
                 )
 
     def narrowed(self, halo: Sequence[int]) -> tuple[int, ...]:
-        """Halo widths as given where blocks are wide enough, else as wide as the narrowest block."""
+        """Halo widths as given where blocks are wide enough, else those of the narrowest block."""
         return tuple(
             min(width, axis.narrowest) if axis.parts > 1 or wraps else width
             for width, axis, wraps in zip(halo, self.axes, self.periodic, strict=True)
