@@ -633,6 +633,16 @@ def test_words_of_c_may_name_arrays_and_scalars():
     ).agree()
 
 
+def test_words_of_blocked_loops_may_name_arrays_and_scalars():
+    def kernel(block, new, *, rows, fitting, block_end, count0):
+        new[0, 0, 0] = block[1, 0, 0] + block[-1, 0, 0] + rows * fitting - block_end * count0
+        return language.reduce.max(block[0, 0, 0])
+
+    scalars = dict.fromkeys(("rows", "fitting", "block_end", "count0"), 2.0)
+    parameters = [parameter("block", ndim=3), parameter("new", ndim=3)]
+    Case(kernel, parameters, (3, 4, 8), scalars=scalars).agree()
+
+
 def test_letters_outside_ascii_may_name_arrays():
     text = "def kernel(\\u03c1, \\u03c1_new): \\u03c1_new[0, 0] = 2.0 * \\u03c1[0, 0]"
     space = {}

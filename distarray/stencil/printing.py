@@ -397,76 +397,18 @@ _TRUTHS = frozenset(
     ]
 )
 
+_WORDS = """
+    auto break case char const continue default do double else enum extern float for goto if inline
+    int long register restrict return short signed sizeof static struct switch typedef union
+    unsigned void volatile while bool true false asm typeof main linux unix
+
+    isnan isinf isfinite fabs fmod memset memcpy
+
+    memory layout scalars box results mask extent chunk chunks chunk_begin chunk_end strip strip_end
+    count place first l complex64 complex128 block block_end rows fitting
+"""
+
 #: Words that variables of the text must not take: C's, its library's, and those of the text itself.
-RESERVED = frozenset(
-    [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-        "bool",
-        "true",
-        "false",
-        "asm",
-        "typeof",
-        "main",
-        "linux",
-        "unix",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "fabs",
-        "fmod",
-        "memset",
-        "memcpy",
-        "memory",
-        "layout",
-        "scalars",
-        "box",
-        "results",
-        "mask",
-        "extent",
-        "chunk",
-        "chunks",
-        "chunk_begin",
-        "chunk_end",
-        "strip",
-        "strip_end",
-        "count",
-        "place",
-        "first",
-        "l",
-        "complex64",
-        "complex128",
-    ]
-) | frozenset(name + end for name in (*_TRANSCENDENTAL.values(), *_EXACT) for end in ("", "f"))
+RESERVED = frozenset(_WORDS.split()) | frozenset(
+    name + end for name in (*_TRANSCENDENTAL.values(), *_EXACT) for end in ("", "f")
+)
