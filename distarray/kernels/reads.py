@@ -42,7 +42,7 @@ def field_reads(program: Program, number: int, arguments: Sequence[Any]) -> Fiel
                     for more in extra
                 )
     reads = reads_of_offsets(halo)
-    _check_reach(program, program.arrays[number].name, reads, array.layout.halo)
+    _check_reach(program, number, reads, array.layout.halo)
     return FieldReads(
         reads, _clipped(reads_of_offsets(layers), array.layout.halo), array.boundary or None
     )
@@ -87,13 +87,18 @@ def _clipped(reads: HaloReads, halo: Sequence[int]) -> HaloReads:
     return {key: tuple(map(min, widths, halo)) for key, widths in reads.items()}
 
 
-def _check_reach(program: Program, name: str, reads: HaloReads, halo: Sequence[int]) -> None:
-    line = f" (line {program.lines[0]})" if program.lines else ""
+def _check_reach(program: Program, number: int, reads: HaloReads, halo: Sequence[int]) -> None:
     for widths in reads.values():
         for axis, (width, held) in enumerate(zip(widths, halo, strict=True)):
             if width > held:
+                line = max(
+                    (abs(offsets[axis]), line)
+                    for parameter, _, offsets, line in program.read_lines
+                    if parameter == number
+                )[1]
+                name = program.arrays[number].name
                 raise StencilError(
-                    f"Kernel {program.name}{line} reads {name} at a distance of {width} cells "
-                    f"along axis {axis}, beyond its halo of {held}; create the array or its grid "
-                    f"with halo={width}."
+                    f"Kernel {program.name} (line {line}) reads {name} at a distance of {width} "
+                    f"cells along axis {axis}, beyond its halo of {held}; create the array or its "
+                    f"grid with halo={width}."
                 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -223,3 +223,7 @@ class Program:
     fast: bool = False
     #: Line of the kernel's source where each store was last written, for messages.
     lines: tuple[int, ...] = ()
+    #: Array, component and offsets of each read, and the line of the first such read.
+    read_lines: tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], ...] = field(
+        default=(), compare=False
+    )

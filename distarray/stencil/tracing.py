@@ -168,6 +168,11 @@ def program(
         colours=tracer.colours,
         fast=fast,
         lines=tuple(line for _, line in tracer.writes.values()),
+        read_lines=tuple(
+            (*target, offsets, line)
+            for target, found in tracer.reads.items()
+            for offsets, line in found.items()
+        ),
     )
 
 

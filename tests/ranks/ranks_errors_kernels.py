@@ -274,8 +274,8 @@ def test_what_kernels_may_not_do() -> None:
                 "return nothing, or values made by da.reduce."
             ),
             "da.stencil(lambda u: da.reduce.max(u[100, 0]))(u)": (
-                "Kernel <lambda> reads u at a distance of 100 cells along axis 0, beyond its "
-                "halo of 1; create the array or its grid with halo=100."
+                "Kernel <lambda> (here) reads u at a distance of 100 cells along axis 0, beyond "
+                "its halo of 1; create the array or its grid with halo=100."
             ),
             'da.stencil(lambda u: da.reduce.max("a"))(u)': (
                 "Kernel <lambda> (here) uses the str 'a' from outside; pass arrays as "
