@@ -180,8 +180,7 @@ def _stages(
         if wrong:
             raise StencilError(
                 f"Position {wrong[0]} of kernel '{kernel.name}' is outside the {count} arrays "
-                "passed to iterate; "
-                f"use 0 to {count - 1}."
+                f"passed to iterate; use 0 to {count - 1}."
             )
         given = scalars if dt is None else scalars | {"dt": dt}
         statics = {n: given[n] for n in kernel.static_names if n in given}
@@ -233,8 +232,7 @@ def _check_rotation(arrays: Sequence[DistArray], rotate: Sequence[int]) -> tuple
         if (first.shape, first.dtype, first.location) != (other.shape, other.dtype, other.location):
             raise ArrayError(
                 f"Arrays {positions[0]} and {position} of iterate rotate and must agree in shape, "
-                "dtype and location; "
-                f"they are {first!r} and {other!r}."
+                f"dtype and location; they are {first!r} and {other!r}."
             )
     return positions
 

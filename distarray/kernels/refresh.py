@@ -189,8 +189,7 @@ def _read_by_conditions(reads: FieldReads, within: tuple[Boundary, ...] = ()) ->
     if any(reads.boundary.conditions is outer.conditions for outer in within):
         raise BoundaryError(
             "Custom conditions of two arrays read each other's layers, so neither can be filled "
-            "first; "
-            "let one of them read owned points only."
+            "first; let one of them read owned points only."
         )
     found: list[_Field] = []
     for array, regions in reads.boundary.conditions.other_reads(reads.layers):

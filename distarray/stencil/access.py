@@ -93,8 +93,7 @@ class Tracer(ValueTracer):
         if len(array.component) < len(array.parameter.components):
             self.fail(
                 f"uses {array.parameter.name} without choosing one of its components "
-                f"{array.parameter.components}; "
-                f"write {self.example(array)}."
+                f"{array.parameter.components}; write {self.example(array)}."
             )
 
     def shift(self, array: SymbolicArray, axis: Any, steps: Any) -> Value:
@@ -140,14 +139,12 @@ class Tracer(ValueTracer):
         if self.colours == 1:
             self.fail(
                 f"reads {name}{shown} and writes {name}: neighbours may or may not have been "
-                "written yet; "
-                "write to another array, or use @da.stencil(colours=2)."
+                "written yet; write to another array, or use @da.stencil(colours=2)."
             )
         if sum(offsets) % 2 == 0:
             self.fail(
-                f"reads {name}{shown}, a point of the colour that is being written; with "
-                "colours=2 read written arrays "
-                "at zero or at offsets of odd sum."
+                f"reads {name}{shown}, a point of the colour that is being written; with colours=2 "
+                "read written arrays at zero or at offsets of odd sum."
             )
 
     def assign(self, array: SymbolicArray, key: Any, value: Any) -> None:

@@ -132,8 +132,7 @@ class NumpyLaunch:
         if self.geometry.axes is None:
             raise StencilError(
                 f"Kernel {self.program.name} uses da.coordinate or da.spacing, but its arrays lie "
-                "on no grid; "
-                "create them by grid.zeros or grid.from_function."
+                "on no grid; create them by grid.zeros or grid.from_function."
             )
         axis = self.geometry.axes[node.axis]
         place = axis.positions if isinstance(node, Coordinate) else axis.spacings
@@ -153,9 +152,8 @@ class NumpyLaunch:
             if place[0] < 0 or place[-1] >= extent:
                 name = self.program.arrays[node.parameter].name
                 raise StencilError(
-                    f"Kernel {self.program.name} reads {name} at {node.offsets} outside its "
-                    f"memory from the points {box}; "
-                    "widen the halo."
+                    f"Kernel {self.program.name} reads {name} at {node.offsets} outside its memory "
+                    f"from the points {box}; widen the halo."
                 )
         values = _taken(memory, places)
         if node.axis is not None:

@@ -45,8 +45,7 @@ def current() -> ValueTracer:
     if tracer is None:
         raise StencilError(
             "da.index, da.coordinate, da.spacing and da.reduce stand for values inside a kernel, "
-            "and no kernel is being traced; "
-            "call them in a function made a kernel by da.stencil."
+            "and no kernel is being traced; call them in a function made a kernel by da.stencil."
         )
     return tracer
 
