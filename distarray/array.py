@@ -435,15 +435,16 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
 
     @property
     def real(self) -> DistArray:
-        """The real part, a copy."""
+        """The real part, a copy. Local."""
         return elementwise.map_array(np.real, self)
 
     @property
     def imag(self) -> DistArray:
-        """The imaginary part, a copy."""
+        """The imaginary part, a copy. Local."""
         return elementwise.map_array(np.imag, self)
 
     def conj(self) -> DistArray:
+        """The complex conjugate, a copy. Local."""
         return elementwise.map_array(np.conjugate, self)
 
     def __copy__(self) -> DistArray:

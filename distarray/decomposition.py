@@ -88,7 +88,7 @@ def _cut_unevenly(axis: AxisPartition, factor: int) -> bool:
 
 @dataclass(frozen=True, init=False)
 class Decomposition:
-    """A grid of `shape` cells divided over a process grid of `ranks`.
+    """A grid of `shape` cells divided over a process grid of `ranks`. Local, as all its methods.
 
     Parameters
     ----------
@@ -149,7 +149,13 @@ class Decomposition:
         object.__setattr__(self, "periodic", periodic)
 
     def require(self, halo: Sequence[int]) -> None:
-        """Refuse blocks that are empty or narrower than `halo` cells."""
+        """Refuse blocks that are empty or narrower than `halo` cells.
+
+        Raises
+        ------
+        DecompositionError
+            There are such blocks.
+        """
         for axis, (part, width) in enumerate(zip(self.axes, halo, strict=True)):
             if part.parts > 1 and part.parts > part.cells:
                 raise DecompositionError(
@@ -200,6 +206,7 @@ class Decomposition:
         return tuple(reversed(position))
 
     def rank_at(self, coords: Sequence[int]) -> int:
+        """The rank at a position in the process grid."""
         rank = 0
         for part, parts in zip(coords, self.ranks, strict=True):
             rank = rank * parts + part
@@ -248,7 +255,13 @@ class Decomposition:
         return chosen
 
     def coarsen(self, factor: int | Sequence[int], halo: int | Sequence[int] = 0) -> Decomposition:
-        """The decomposition of the grid coarser by `factor`, cut where this one is cut."""
+        """The decomposition of the grid coarser by `factor`, cut where this one is cut.
+
+        Raises
+        ------
+        DecompositionError
+            A coarse block is narrower than `halo`.
+        """
         factors = per_axis(factor, self.ndim, operator.index, "factor")
         coarse = object.__new__(Decomposition)
         coarse._set(

@@ -429,7 +429,13 @@ class Grid(GridMarker):
     # Names and locations.
 
     def staggered(self, location: str | None) -> tuple[bool, ...]:
-        """For each axis whether a location lies on its points. Local."""
+        """For each axis whether a location lies on its points. Local.
+
+        Raises
+        ------
+        GridError
+            No location of this grid.
+        """
         letters = (
             ()
             if location is None
@@ -452,7 +458,13 @@ class Grid(GridMarker):
         )
 
     def axis_number(self, axis: int | str) -> int:
-        """The number of an axis given by number or name. Local."""
+        """The number of an axis given by number or name. Local.
+
+        Raises
+        ------
+        GridError
+            No axis of this grid.
+        """
         if isinstance(axis, str) and axis in self.axes:
             return self.axes.index(axis)
         if (

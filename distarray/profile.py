@@ -95,6 +95,11 @@ class Profile(ProfileMarker):
     def broadcast_local(self, array: DistArray) -> HostArray:
         """The values at the points of `array` owned here, shaped to broadcast with its owned
         values. Local.
+
+        Raises
+        ------
+        ArrayError
+            The array is of another grid, or of another location along the axis.
         """
         axis = self.profile_axis
         if (

@@ -9,8 +9,9 @@ the others wait a moment first, during which they are ended if rank 0 failed too
 
 `sys.exit` is no error to Python's hooks. It is replaced by one that watches the exception it
 raises: one that is caught goes while Python code runs, one that ends the program goes when none is
-left to run. Not seen are a plain `raise SystemExit(code)`, and a `sys.exit` that was looked up
-before `note_exits` was called, at the import of the package.
+left to run. Not seen are a plain `raise SystemExit(code)`, of which Python keeps neither exception
+nor code for the functions that it calls at its end, and a `sys.exit` that was looked up before
+`note_exits` was called, at the import of the package.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class IncompressibleConfig:
         One value or one per axis.
     walls : mapping of side to velocity
         Sides are "x-", "x+", "y-", ...; the velocity has one entry per axis, each a number or,
-        along the wall, a function f(t, x, y[, z]). The entry normal to the wall is 0. Walls not
-        named are at rest.
+        along the wall, a function f(t, x, y[, z]), whose values now count in the stable time step.
+        The entry normal to the wall is 0. Walls not named are at rest.
     initial : tuple of (number or function f(x, y[, z])), optional
         Velocity at the start, one entry per axis; its divergence is removed. At rest by default.
     force : tuple of (number or function f(x, y[, z])), optional
