@@ -30,6 +30,15 @@ class AxisGeometry:
     periodic: bool
     faces: Floats | None = None
 
+    def same_as(self, other: AxisGeometry) -> bool:
+        """Whether both axes have the same cells at the same positions."""
+        mine = (self.cells, self.low, self.high, self.periodic)
+        if mine != (other.cells, other.low, other.high, other.periodic):
+            return False
+        if self.faces is None or other.faces is None:
+            return self.faces is other.faces
+        return np.array_equal(self.faces, other.faces)
+
     @property
     def spacing(self) -> float | None:
         """Width of a cell; None on a stretched axis."""

@@ -573,12 +573,14 @@ class Grid(GridMarker):
     def _is_half_of(self, fine: Grid) -> bool:
         cuts = tuple(axis.coarsen(2) for axis in fine.decomposition.axes)
         return self.decomposition.axes == cuts and all(
-            _same_axis(axis, finer.coarsen(2))
+            axis.same_as(finer.coarsen(2))
             for axis, finer in zip(self.geometry, fine.geometry, strict=True)
         )
 
     def _lies_as(self, decomposition: Decomposition, geometry: tuple[AxisGeometry, ...]) -> bool:
-        return self.decomposition == decomposition and all(map(_same_axis, self.geometry, geometry))
+        return self.decomposition == decomposition and all(
+            mine.same_as(axis) for mine, axis in zip(self.geometry, geometry, strict=True)
+        )
 
     def __repr__(self) -> str:
         return (
@@ -586,15 +588,3 @@ class Grid(GridMarker):
             f"halo={self.halo}, "
             f"ranks={self.ranks}, device='{self.device}')"
         )
-
-
-def _same_axis(a: AxisGeometry, b: AxisGeometry) -> bool:
-    if (a.cells, a.low, a.high, a.periodic, a.faces is None) != (
-        b.cells,
-        b.low,
-        b.high,
-        b.periodic,
-        b.faces is None,
-    ):
-        return False
-    return a.faces is None or np.array_equal(a.faces, b.faces)  # type: ignore[arg-type]
