@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -132,11 +133,12 @@ def run(options: argparse.Namespace) -> int:
             print(f"--{name} must be at least 1, not {getattr(options, name)}.", file=sys.stderr)
             return 2
     communicator = default()
-    _pin(communicator.rank)
-    if communicator.size > 1:
-        rows = _rank_rows(communicator, options)
-    else:
-        rows = [*_single_rows(options), *_started(options)]
+    with _pinned(communicator.rank):
+        several = communicator.size > 1
+        rows = _rank_rows(communicator, options) if several else _single_rows(options)
+    if not several:
+        # The ranks started here inherit the cores of this process, so it is free again.
+        rows += _started(options)
     if communicator.rank == 0:
         _show(rows, options.json)
     return int(any(row.figure > row.gate for row in rows))
@@ -148,11 +150,18 @@ def _show(rows: Sequence[Row], path: Path | None) -> None:
         path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
 
 
-def _pin(rank: int) -> None:
-    """Keep this rank on one core, where the system lets it."""
-    if hasattr(os, "sched_setaffinity"):
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+@contextmanager
+def _pinned(rank: int) -> Iterator[None]:
+    """Keep this process on one core, where the system lets it."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def _medians(
