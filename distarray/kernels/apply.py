@@ -3,7 +3,7 @@
 A call looks up, or makes, the plan for its arrays (`plan.ApplyPlan`), which then
 
 1. begins to exchange the halo regions that the kernel reads and that are stale;
-2. computes the core, the points whose reads are all owned, in tiles, letting messages progress
+2. computes the core, the points whose reads need no message, in tiles, letting messages progress
 between them;
 3. finishes the exchange and fills stale boundary layers;
 4. computes the remainder.

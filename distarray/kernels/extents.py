@@ -37,7 +37,7 @@ def _array_extent(array: DistArray, component: Component, whole: bool) -> Extent
     if whole:
         owned, start = Box.of_shape(layout.points), (0,) * layout.ndim
     elif (coords := decomposition.coords(block.rank)) is None:
-        return Extent(start, owned, owned)
+        return Extent(start, owned, owned, owned)
     else:
         ends = [(c == 0, c == n - 1) for c, n in zip(coords, decomposition.ranks, strict=True)]
     widths = [
@@ -51,13 +51,18 @@ def _array_extent(array: DistArray, component: Component, whole: bool) -> Extent
         )
         for axis, (halo, at_end) in enumerate(zip(layout.halo, ends, strict=True))
     ]
-    return Extent(
-        start, owned, owned.grow([low for low, _ in widths], [high for _, high in widths])
-    )
+    around = [
+        halo if wraps and parts == 1 else 0
+        for halo, wraps, parts in zip(
+            layout.halo, decomposition.periodic, decomposition.ranks, strict=True
+        )
+    ]
+    available = owned.grow([low for low, _ in widths], [high for _, high in widths])
+    return Extent(start, owned, owned.grow(around), available)
 
 
 def _profile_extent(profile: Profile, whole: bool) -> Extent:
-    """As of an array; a profile needs no message, so all that is available counts as owned."""
+    """As of an array; a profile needs no message, so all that is available is at hand."""
     axis, grid = profile.profile_axis, profile.grid
     (kept,) = profile.local_slices
     count, start, inner = kept.stop - kept.start, profile.start, [profile.periodic] * 2
@@ -68,8 +73,9 @@ def _profile_extent(profile: Profile, whole: bool) -> Extent:
             profile.periodic or grid.coords[axis] > 0,
             profile.periodic or grid.coords[axis] < grid.ranks[axis] - 1,
         ]
-    available = Box((0,), (count,)).grow((profile.halo * inner[0],), (profile.halo * inner[1],))
-    return Extent((start,), available, available)
+    owned = Box((0,), (count,))
+    available = owned.grow((profile.halo * inner[0],), (profile.halo * inner[1],))
+    return Extent((start,), owned, available, available)
 
 
 def local_free_boxes(

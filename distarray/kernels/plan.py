@@ -113,9 +113,9 @@ class ApplyPlan:
             for store in program.stores
         ] or [(extents(reduced_over(program), ()).owned,)]
         self.computed = computed_boxes(program, extents, targets, self._start)
-        owned_only = computed_boxes(program, extents, targets, self._start, owned_only=True)
+        early = computed_boxes(program, extents, targets, self._start, without_messages=True)
         ndim = len(self._start)
-        core = common_core(owned_only, ndim).intersection(common_core(self.computed, ndim))
+        core = common_core(early, ndim).intersection(common_core(self.computed, ndim))
         slabs = () if core.empty else tiles(core, LEAST_TILE, MOST_TILES)
         self.core: Boxes = tuple((box, -1) for box in slabs)
         self.remainder: Boxes = partition(self.computed, core)

@@ -2,8 +2,8 @@
 
 A store is computed at the points of its output where everything that its value reads is available:
 owned, halo or filled boundary cells. A reduction runs over the points of the first output that are
-computed and where its own reads are available too. The *core* are the points whose reads are all
-owned; the *remainder* waits for the refresh. Boxes are in local indices of the kernel's grid.
+computed and where its own reads are available too. The *core* are the points whose reads need no
+message; the *remainder* waits for the refresh. Boxes are in local indices of the kernel's grid.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read
 class Extent:
     """What one rank can read of one component of an array, in local indices of that array.
 
-    `start` is the global index of local index 0. `owned` bounds what is owned, `available` what is
-    owned, halo or filled boundary layer. A profile's boxes have one axis.
+    `start` is the global index of local index 0. `owned` bounds what is owned, `at_hand` what needs
+    no message: owned, and the halo around a periodic axis that one block holds whole. `available`
+    bounds all that is owned, halo or filled boundary layer. A profile's boxes have one axis.
     """
 
     start: tuple[int, ...]
     owned: Box
+    at_hand: Box
     available: Box
 
 
@@ -41,19 +43,19 @@ def computed_boxes(
     targets: Sequence[Sequence[Box]],
     start: Sequence[int],
     *,
-    owned_only: bool = False,
+    without_messages: bool = False,
 ) -> tuple[tuple[Box, ...], ...]:
     """Where each store is computed, then where each reduction runs: the part of its boxes that its
     own reads allow. Local.
 
     `targets` has the boxes of each store. A program without stores has one target, for all its
-    reductions, which then run where the reads of all are available. With `owned_only` the reads
-    must be owned, which gives the core.
+    reductions, which then run where the reads of all are available. `without_messages` gives the
+    core: the reads must be at hand before messages arrive.
     """
 
     def limited(boxes: Iterable[Box], roots: Sequence[Expression]) -> tuple[Box, ...]:
         reads = read_nodes(roots)
-        return tuple(_limit(box, reads, extents, start, owned_only) for box in boxes)
+        return tuple(_limit(box, reads, extents, start, without_messages) for box in boxes)
 
     reduced = [reduction.value for reduction in program.reductions]
     if not program.stores:
@@ -65,11 +67,11 @@ def computed_boxes(
 
 
 def _limit(
-    box: Box, reads: Iterable[Read], extents: Extents, start: Sequence[int], owned_only: bool
+    box: Box, reads: Iterable[Read], extents: Extents, start: Sequence[int], without_messages: bool
 ) -> Box:
     for read in reads:
         extent = extents(read.parameter, read.component)
-        source = extent.owned if owned_only else extent.available
+        source = extent.at_hand if without_messages else extent.available
         box = _readable(box, read, source, extent.start, start)
     return box
 
