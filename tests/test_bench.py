@@ -1,0 +1,47 @@
+"""The bench: its hand-written loop does what it is said to do, and its table is whole."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import distarray as da
+from distarray import bench
+from tests.harness import run_serial
+
+
+def test_the_loop_is_the_heat_equation() -> None:
+    """A Fourier mode is multiplied by its discrete amplification factor."""
+    n, r = 12, 0.1
+    function = da.Grid((1,)).backend.load(bench.LOOP, "heat_step", fast=True)
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_double]
+    phase = 2 * np.pi * (np.arange(n + 2) - 1) / n
+    mode = np.sin(phase)[:, None, None] * np.cos(2 * phase)[None, :, None] * np.cos(phase)
+    u, v = mode.copy(), np.zeros_like(mode)
+    function(u.ctypes.data, v.ctypes.data, n + 2, r)
+    angles = 2 * np.pi * np.array([1, 2, 1]) / n
+    factor = 1 - 2 * r * np.sum(1 - np.cos(angles))
+    inner = (slice(1, -1),) * 3
+    assert np.allclose(v[inner], factor * mode[inner], rtol=0, atol=1e-14)
+
+
+def test_the_table_has_a_row_for_each_gate(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    options = ["bench", "--cells", "12", "--repeat", "1", "--json", str(path)]
+    result = run_serial("distarray", args=options, check=False)
+    rows = [bench.Row(**row) for row in json.loads(path.read_text())]
+    assert [row.ranks for row in rows] == [1, 1, 1, 2, 2]
+    assert all(row.seconds > 0 for row in rows if "import" not in row.name)
+    for row in rows:
+        assert str(row) in result.stdout
+
+
+@pytest.mark.parametrize("option", ["--cells", "--repeat"])
+def test_a_count_below_one_is_refused(option: str) -> None:
+    result = run_serial("distarray", args=["bench", option, "0"], check=False)
+    assert result.returncode == 2
+    assert f"{option} must be at least 1, not 0." in result.stderr
