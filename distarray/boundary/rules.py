@@ -8,6 +8,7 @@ operation rounded once, so that the bits do not depend on which rank fills.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -115,7 +116,7 @@ class Rule(Protocol):
         ...
 
 
-class SimpleRule:
+class SimpleRule(ABC):
     """What rules share that read the component itself straight inward."""
 
     kind: str
@@ -126,8 +127,9 @@ class SimpleRule:
     def __init__(self, face: Face, component: Component) -> None:
         self.face, self.component = face, component
 
+    @abstractmethod
     def depth(self, layers: int) -> int:
-        raise NotImplementedError
+        """How far inward filling this many layers reads."""
 
     def sources(self, layers: int) -> list[Source]:
         return [Source(self.component, self.depth(layers), (0,) * self.face.layout.ndim)]
@@ -135,7 +137,7 @@ class SimpleRule:
     def fixes(self) -> Iterator[tuple[FaceValue, Masks]]:
         return iter(())
 
-    def try_functions(self, region: Region, time: float) -> None:
+    def try_functions(self, region: Region, time: float) -> None:  # noqa: B027 - most have none
         pass
 
     def cast(self, values: Any) -> Any:
@@ -181,9 +183,9 @@ class MirrorRule(SimpleRule):
         alpha, beta = self.coefficients(region, distances, time)
         return self.cast(alpha), beta if isinstance(beta, int) else self.cast(beta)
 
+    @abstractmethod
     def coefficients(self, region: Region, distances: Any, time: float) -> tuple[Any, Any]:
         """Alpha and beta of each layer in double precision, an exact 1 or -1 as a Python int."""
-        raise NotImplementedError
 
     def depth(self, layers: int) -> int:
         return layers + self.face.on_face
@@ -419,7 +421,7 @@ class UnsetRule(SimpleRule):
         self.message = condition.message
         self.unknown_points = condition.fixes and bool(face.on_face)
 
-    def sources(self, layers: int) -> list[Source]:
+    def depth(self, layers: int) -> int:
         raise BoundaryError(self.message)
 
     def prepare(self, region: Region, target: Any, block: Block) -> Steps:
