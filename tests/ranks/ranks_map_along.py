@@ -65,3 +65,10 @@ def test_ranks_without_values_get_the_element_type():
 def test_complex_values_do_not_fit_a_real_target():
     u = field()
     refused(ArrayError, "take their real part", lambda: da.map_along(u, 1, lambda b: b * 1j, out=u))
+
+
+def test_out_must_be_placed_as_the_result() -> None:
+    u = field()
+    for wrong in (da.zeros((3, 4)), u.astype(np.float32)[:-1]):
+        text = "place it as that result is, or leave out= away."
+        refused(ArrayError, text, lambda w=wrong: da.map_along(u, 0, np.negative, out=w))
