@@ -85,7 +85,7 @@ def _evaluate(
             array._like(s.dtype, components) for s in ([samples] if outputs == 1 else samples)
         ]
         if isinstance(function, np.ufunc):
-            function(*values, **options, out=tuple(r._owned for r in results))
+            _compute_into(function, values, options, [r._owned for r in results])
         else:
             computed = function(*values, **options)
             for result, block in zip(
@@ -93,6 +93,23 @@ def _evaluate(
             ):
                 result._owned[...] = block
     return results[0] if outputs == 1 else tuple(results)
+
+
+def _compute_into(
+    ufunc: np.ufunc, values: Sequence[Any], options: dict[str, Any], targets: Sequence[HostArray]
+) -> None:
+    """Compute a ufunc into arrays, whatever their strides.
+
+    A block one cell wide has the stride of a padded row, 64 bytes at least. NumPy's negative is
+    wrong for some strides of input and output alike (64 bytes in NumPy 2.4), so such blocks are
+    computed into arrays of NumPy's own and copied.
+    """
+    if all(target.ndim and target.shape[-1] > 1 for target in targets):
+        ufunc(*values, **options, out=tuple(targets))
+        return
+    computed = ufunc(*values, **options)
+    for target, block in zip(targets, computed if ufunc.nout > 1 else [computed], strict=True):
+        np.copyto(target, block, casting=options.get("casting", "same_kind"))
 
 
 def _evaluate_into(
@@ -125,7 +142,7 @@ def _evaluate_into(
             computed = _EXPANDED[ufunc](*values)
             np.copyto(targets[0], computed, casting=options.get("casting", "same_kind"))
         else:
-            ufunc(*values, **options, out=targets)
+            _compute_into(ufunc, values, options, targets)
     for output in outputs:
         output._written()
     return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -156,3 +156,16 @@ def test_ranks_that_own_nothing_take_part() -> None:
         u[2:4] = u[0:2]
         assert u[3, 1] == expected.gather()[1, 1]
         assert (u * 2).max() == u.gather().max() * 2
+
+
+def test_blocks_one_cell_wide() -> None:
+    """Their only axis of more than one cell has the stride of a padded row."""
+    for ranks in process_grids(da.Grid((8,)).size, 2):
+        u = da.asarray(np.arange(72.0).reshape(9, 8), ranks=ranks)
+        values = u.gather()
+        kept = da.zeros((9, 8), ranks=ranks)
+        np.negative(u, out=kept)
+        for found, expected in ((-u, -values), (kept, -values), (u * u, values * values)):
+            assert np.array_equal(found.gather(), expected)
+        quotient, rest = np.divmod(u, 5.0)
+        assert np.array_equal((quotient * 5.0 + rest).gather(), values)
