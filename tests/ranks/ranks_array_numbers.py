@@ -160,7 +160,7 @@ def test_ranks_that_own_nothing_take_part() -> None:
 
 def test_blocks_one_cell_wide() -> None:
     """Their only axis of more than one cell has the stride of a padded row."""
-    for ranks in process_grids(da.Grid((8,)).size, 2):
+    for ranks in process_grids(2, (9, 8)):
         u = da.asarray(np.arange(72.0).reshape(9, 8), ranks=ranks)
         values = u.gather()
         kept = da.zeros((9, 8), ranks=ranks)
