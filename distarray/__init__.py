@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from distarray import random
 from distarray.array import DistArray
 from distarray.boundary import (
+    Condition,
     Custom,
     Dirichlet,
     Extrapolate,
@@ -78,6 +79,7 @@ __all__ = [
     "BoundaryError",
     "Checkpointer",
     "CommunicationError",
+    "Condition",
     "Custom",
     "Decomposition",
     "DecompositionError",

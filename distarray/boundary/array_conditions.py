@@ -17,7 +17,7 @@ from distarray.boundary.custom import CustomProgram, CustomRule, trace_custom
 from distarray.boundary.face import Face, Region
 from distarray.boundary.points import holds_points_at, prepare_fixes
 from distarray.boundary.rules import PiecewiseRule, Rule, Steps, UnsetRule, simple_rule
-from distarray.boundary.values import condition_part
+from distarray.boundary.values import condition_part, require_signature
 from distarray.comm.base import Communicator
 from distarray.errors import BoundaryError
 from distarray.geometry import AxisGeometry
@@ -155,6 +155,7 @@ class ArrayConditions:
                 traced[id(condition)] = trace_custom(condition, face, prefix)
             return CustomRule(traced[id(condition)], component)
         if isinstance(condition, Piecewise):
+            require_signature(condition.mask, face, "The mask of Piecewise", timed=False)
             first = self._rule(condition.first, face, prefix, component, traced)
             return PiecewiseRule(
                 condition.mask, first, self._rule(condition.second, face, prefix, component, traced)

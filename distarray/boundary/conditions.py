@@ -26,16 +26,25 @@ class Condition:
     what layer m holds.
 
     A value is a number, an array over the face (the global shape without the face's axis), or a
-    function `f(t, *coords)` of the time and of all coordinates of the face points, broadcastable
-    arrays of which the one along the face's axis is the position of the face. For an array with
-    components a list or tuple holds one value per component; a function may return such a list or
-    tuple. Arrays are copied.
+    function `f(t, *coords)`: `f(t, x)`, `f(t, x, y)` or `f(t, x, y, z)`, as the grid has axes. `t`
+    is the time, and `coords` are the coordinates of the face points that a rank holds, one float64
+    array per axis with an axis for each of the grid, so that they broadcast; the one along the
+    face's axis has length 1 and is the position of the face. The function returns a number or an
+    array that broadcasts with them. For an array with components a list or tuple holds one value
+    per component; a function may return such a list or tuple. Arrays are copied.
 
     A function is evaluated on the ranks at the face: when the condition is assigned, at the time
     used last (0.0 at first), and when the time changes. Assign the condition again if it is to
     answer differently at the same time. A function that fails on some ranks at the assignment makes
     that fail on all of them. At a later time no rank waits for the others to agree: the error of
     one rank then ends the job with its traceback.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> u = da.Grid((4, 2)).zeros(boundary={"x-": da.Neumann(1.0), "x+": da.Outflow()})
+    >>> isinstance(u.boundary["x-"], da.Condition)
+    True
     """
 
     #: Fields that may differ from component to component.
@@ -57,6 +66,26 @@ class Dirichlet(Condition):
 
     Points that lie on the face are fixed to the value: kernels do not write them, while reductions,
     `gather` and files see them. A point on two such faces takes the value of the later axis.
+
+    Parameters
+    ----------
+    value : number, array over the face, or function f(t, *coords)
+        The function gets the time and the coordinates of the face points, `f(t, x, y)` in two
+        dimensions; see `Condition`.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> @da.stencil
+    ... def left(u, new):
+    ...     new[0, 0] = u[-1, 0]
+    >>> grid = da.Grid((2, 2))
+    >>> u = grid.zeros(boundary={"x-": da.Dirichlet(lambda t, x, y: t + y)})
+    >>> new = grid.zeros()
+    >>> left(u, new, time=1.0)
+    >>> new.gather()
+    array([[2.5, 3.5],
+           [0. , 0. ]])
     """
 
     value: Any = 0.0
@@ -65,7 +94,27 @@ class Dirichlet(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Neumann(Condition):
-    """The outward normal derivative is `value` on the face: layer m holds w + d value."""
+    """The outward normal derivative is `value` on the face: layer m holds w + d value.
+
+    Parameters
+    ----------
+    value : number, array over the face, or function f(t, *coords)
+        The function gets the time and the coordinates of the face points, `f(t, x, y)` in two
+        dimensions; see `Condition`.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> @da.stencil
+    ... def left(u, new):
+    ...     new[0] = u[-1]
+    >>> grid = da.Grid((4,))
+    >>> u = grid.ones(boundary={"x-": da.Neumann(lambda t, x: 2.0 + t)})
+    >>> new = grid.zeros()
+    >>> left(u, new, time=2.0)
+    >>> new.gather()
+    array([2., 1., 1., 1.])
+    """
 
     value: Any = 0.0
     value_fields = ("value",)
@@ -78,6 +127,25 @@ class Robin(Condition):
 
     Layer m holds 2 c d / (a d + 2 b) + (2 b - a d) / (a d + 2 b) w; a d + 2 b = 0 is refused
     wherever it is met. Points that lie on the face are left to the kernel and do not enter.
+
+    Parameters
+    ----------
+    a, b, c : number, array over the face, or function f(t, *coords)
+        A function gets the time and the coordinates of the face points, `f(t, x, y)` in two
+        dimensions; see `Condition`.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> @da.stencil
+    ... def left(u, new):
+    ...     new[0] = u[-1]
+    >>> grid = da.Grid((2,))
+    >>> u = grid.ones(boundary={"x-": da.Robin(2.0, 0.5, lambda t, x: 4.0 * t)})
+    >>> new = grid.zeros()
+    >>> left(u, new, time=1.0)
+    >>> new.gather()
+    array([2., 1.])
     """
 
     a: Any
@@ -90,6 +158,23 @@ class Robin(Condition):
 class Symmetry(Condition):
     """Layer m holds sign w, with sign 1 (a scalar, a tangential component) or -1 (a normal
     component).
+
+    Parameters
+    ----------
+    sign : {1, -1}, or a sequence of these
+        A sequence holds one sign per component; no array over the face and no function.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> @da.stencil
+    ... def left(u, new):
+    ...     new[0] = u[-1]
+    >>> grid = da.Grid((2,))
+    >>> u, new = grid.ones(boundary={"x-": da.Symmetry(-1)}), grid.zeros()
+    >>> left(u, new)
+    >>> new.gather()
+    array([-1.,  1.])
     """
 
     sign: Any = 1
@@ -109,7 +194,26 @@ class Extrapolate(Condition):
     """The layers continue the polynomial of this degree through the nearest cells.
 
     Points that lie on the face count among the nearest. Layer m is the sum of Lagrange weights
-    times values, nearest first.
+    times values, nearest first: with v1, v2 the nearest values and even spacing, (m + 1) v1 - m v2
+    for degree 1.
+
+    Parameters
+    ----------
+    degree : int
+        At least 0; degree + 1 values are read along the axis.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> @da.stencil
+    ... def left(u, new):
+    ...     new[0] = u[-1]
+    >>> grid = da.Grid((4,))
+    >>> u = grid.from_function(lambda x: 8 * x, boundary={"x-": da.Extrapolate(1)})
+    >>> new = grid.zeros()
+    >>> left(u, new)
+    >>> new.gather()
+    array([-1.,  1.,  3.,  5.])
     """
 
     degree: int
@@ -125,7 +229,21 @@ class Extrapolate(Condition):
 
 
 class Outflow(Extrapolate):
-    """All layers hold the nearest value: Extrapolate(0)."""
+    """All layers hold the nearest value: Extrapolate(0).
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> @da.stencil
+    ... def left(u, new):
+    ...     new[0] = u[-1]
+    >>> grid = da.Grid((4,))
+    >>> u = grid.from_function(lambda x: 8 * x, boundary={"x-": da.Outflow()})
+    >>> new = grid.zeros()
+    >>> left(u, new)
+    >>> new.gather()
+    array([1., 1., 3., 5.])
+    """
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -138,7 +256,29 @@ class Outflow(Extrapolate):
 class Piecewise(Condition):
     """`first` where `mask(*coords)` is true on the face, `second` elsewhere.
 
-    `mask` gets the coordinates of the face points as the functions of values do, without the time.
+    Layer m holds what the condition chosen at its place says.
+
+    Parameters
+    ----------
+    mask : function of *coords
+        Gets the coordinates of the face points as the functions of values do, without the time:
+        `mask(x, y)` in two dimensions. Returns bool; see `Condition` for the coordinates.
+    first, second : Condition
+        Their values are numbers, arrays over the face, or functions `f(t, *coords)`.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> @da.stencil
+    ... def left(u, new):
+    ...     new[0, 0] = u[-1, 0]
+    >>> grid = da.Grid((2, 2))
+    >>> heated = da.Piecewise(lambda x, y: y < 0.5, da.Dirichlet(1.0), da.Neumann(0.0))
+    >>> u, new = grid.zeros(boundary={"x-": heated}), grid.zeros()
+    >>> left(u, new)
+    >>> new.gather()
+    array([[2., 0.],
+           [0., 0.]])
     """
 
     mask: Callable[..., Any]
@@ -183,6 +323,22 @@ class Custom(Condition):
     kernel : function or da.stencil kernel
     *arrays : DistArray
         Arrays on the same grid as u. Their halos are refreshed as the kernel needs them.
+
+    Examples
+    --------
+    Layer m holds the nearest value inside plus the position of the layer, which is -0.25 here.
+
+    >>> import distarray as da
+    >>> def beyond(u):
+    ...     u[0] = u[1] + da.coordinate(0)
+    >>> @da.stencil
+    ... def left(u, new):
+    ...     new[0] = u[-1]
+    >>> grid = da.Grid((2,))
+    >>> u, new = grid.ones(boundary={"x-": da.Custom(beyond)}), grid.zeros()
+    >>> left(u, new)
+    >>> new.gather()
+    array([0.75, 1.  ])
     """
 
     def __init__(self, kernel: Any, *arrays: Any) -> None:

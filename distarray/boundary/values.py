@@ -5,6 +5,7 @@ on a region.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +111,8 @@ class FaceValue:
     def __init__(self, value: Any, face: Face, kind: str) -> None:
         self.face, self.kind = face, kind
         self.function = value if callable(value) else None
+        if self.function is not None:
+            require_signature(self.function, face, f"The function of {kind}", timed=True)
         self.constant: Any = None if callable(value) else self._face_array(value)
 
         if self.constant is not None:
@@ -157,6 +160,49 @@ class FaceValue:
         values = evaluate(self.function, region, (time,), f"The function of {self.kind}")
         self._require_range(values)
         return values
+
+
+def require_signature(function: Callable[..., Any], face: Face, what: str, *, timed: bool) -> None:
+    """Refuse a function that cannot be called with the time (if `timed`) and the coordinates. On
+    all ranks, without calling it.
+    """
+    while isinstance(function, ComponentFunction):
+        function = function.function
+    coordinates = face.names[: face.layout.ndim]
+    given = ("t", *coordinates) if timed else coordinates
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return
+    try:
+        signature.bind(*given)
+    except TypeError:
+        call = f"{'f' if timed else 'mask'}({', '.join(given)})"
+        raise BoundaryError(
+            f"{what} on {face.name} is called as {call}, but it takes {_parameters(signature)}; "
+            f"{_cure(signature, len(coordinates), timed=timed)}."
+        ) from None
+
+
+def _parameters(signature: inspect.Signature) -> str:
+    """The parameters of a function, without defaults and types."""
+    empty = inspect.Parameter.empty
+    plain = [p.replace(annotation=empty, default=empty) for p in signature.parameters.values()]
+    if not plain:
+        return "no arguments"
+    return f"{len(plain)} argument{'s' * (len(plain) > 1)} {inspect.Signature(plain)}"
+
+
+def _cure(signature: inspect.Signature, axes: int, *, timed: bool) -> str:
+    parameters = signature.parameters.values()
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            return f"give {parameter.name!r} a default"
+    if timed and len(parameters) == axes:
+        return "give it the time first"
+    if not timed and len(parameters) == axes + 1:
+        return "leave the time out"
+    return "let it take these"
 
 
 def evaluate(

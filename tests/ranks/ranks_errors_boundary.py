@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import distarray as da
@@ -272,6 +273,54 @@ def test_functions_whose_values_do_not_fit() -> None:
         },
         {"neighbours": neighbours},
     )
+
+
+def test_functions_of_other_arguments() -> None:
+    """Refused at the assignment on all ranks, without a call."""
+    refuse(
+        da.BoundaryError,
+        {
+            on_x("da.Dirichlet(lambda x, y: y)"): (
+                "The function of Dirichlet on x- is called as f(t, x, y), but it takes 2 arguments "
+                "(x, y); give it the time first."
+            ),
+            on_x("da.Neumann(lambda: 1.0)"): (
+                "The function of Neumann on x- is called as f(t, x, y), but it takes no "
+                "arguments; let it take these."
+            ),
+            on_x("da.Robin(1.0, 1.0, lambda t: t)"): (
+                "The function of Robin on x- is called as f(t, x, y), but it takes 1 argument "
+                "(t); let it take these."
+            ),
+            on_x("da.Dirichlet(lambda t, x, y, *, r: r)"): (
+                "The function of Dirichlet on x- is called as f(t, x, y), but it takes 4 arguments "
+                "(t, x, y, *, r); give 'r' a default."
+            ),
+            "pair.boundary.__setitem__('y+', da.Dirichlet([0.0, lambda x, y: y]))": (
+                "The function of Dirichlet on y+ is called as f(t, x, y), but it takes 2 arguments "
+                "(x, y); give it the time first."
+            ),
+            on_x("da.Piecewise(lambda t, x, y: y < 0.5, da.Dirichlet(0), da.Neumann(0))"): (
+                "The mask of Piecewise on x- is called as mask(x, y), but it takes 3 arguments "
+                "(t, x, y); leave the time out."
+            ),
+            on_x("da.Piecewise(lambda y: y < 0.5, da.Dirichlet(0), da.Neumann(0))"): (
+                "The mask of Piecewise on x- is called as mask(x, y), but it takes 1 argument "
+                "(y); let it take these."
+            ),
+        },
+    )
+
+
+def test_errors_inside_functions_are_not_hidden() -> None:
+    with pytest.raises(TypeError, match="NoneType"):
+        names()["grid"].zeros(boundary={"y-": da.Dirichlet(lambda t, x, y: y + None)})
+
+
+def test_functions_that_take_more_than_they_need() -> None:
+    for function in (lambda *given: given[0], lambda t, x, scale=2.0: scale * t, np.hypot):
+        u = da.Grid((9,)).zeros(boundary={"x": da.Dirichlet(function)})
+        assert u.boundary["x-"].value is function
 
 
 def test_conditions_of_parts() -> None:
