@@ -89,14 +89,26 @@ def iterate(
     tile : "auto" or 1
         Steps per pass over memory.
     callback : function(steps_done, time, arrays), optional
-        Called every `every` steps with the arrays in rotated order.
+        Called every `every` steps with all arrays in rotated order, coefficients among them. What
+        it returns is ignored.
     progress : bool
         Show a progress line on standard error.
     **scalars : number or function of the step number
         Each kernel receives those it names; static ones as they are.
 
+    Returns
+    -------
+    DistArray
+        The array written last, one of those passed in and no copy. Where two arrays rotate, that
+        is the target after an odd number of steps and the first state after an even number (with
+        no steps, the newest state). To go on, pass it as the state and the other one as the
+        target, as in the second example.
+
     Notes
     -----
+    Reductions that kernels return are dropped. Points that a condition fixes on a face hold its
+    value at the start of the last step.
+
     Points of the rotating arrays that no kernel of the step computes are first copied from the
     newest state into the other arrays of the rotation.
 
@@ -118,6 +130,16 @@ def iterate(
     >>> u = grid.from_function(lambda x: x)
     >>> float(da.iterate(shift, u, grid.empty_like(u), steps=8)[0])
     0.0625
+
+    Three steps, then one more; an odd number of steps makes the target the state:
+
+    >>> new = grid.empty_like(u)
+    >>> newest = da.iterate(shift, u, new, steps=3)
+    >>> newest is new
+    True
+    >>> u, new = (new, u) if newest is new else (u, new)
+    >>> da.iterate(shift, u, new, steps=1) is new
+    True
     """
     stages = _stages(step, len(arrays), scalars, dt)
     positions = _check_rotation(arrays, rotate)

@@ -338,6 +338,8 @@ def stencil(
 ) -> Any:
     """Make a kernel of a function of arrays (positional) and scalars (keyword-only). Local.
 
+    A call of the kernel is Collective: all ranks of the grid make it with the same arrays.
+
     Parameters
     ----------
     static : sequence of str
@@ -349,6 +351,16 @@ def stencil(
     fast : bool
         Permit contraction and reassociation of floating-point operations in this kernel alone.
 
+    Notes
+    -----
+    The function is run once to trace it, at the first call with arrays and scalars of these kinds.
+    Globals, closures and captured objects are read then, and never again: a value that changes
+    belongs in a keyword-only scalar.
+
+    Each output is computed on all points whose own reads are available: owned, halo, or boundary
+    layers that a condition fills. Points whose reads are not, as beyond the domain at a side that
+    has no condition and is not periodic, keep their value.
+
     Examples
     --------
     >>> import distarray as da
@@ -357,6 +369,14 @@ def stencil(
     ...     out[0] = (u[1] - u[-1]) / (2 * dx)
     >>> difference.reads
     {'u': {(1,), (-1,)}, 'out': set()}
+
+    Without conditions the first and the last point of `out` keep their 0:
+
+    >>> grid = da.Grid((4,))
+    >>> u, out = grid.from_function(lambda x: x), grid.zeros()
+    >>> difference(u, out, dx=grid.spacing[0])
+    >>> out.gather()
+    array([0., 1., 1., 0.])
     """
     if function is None:
         return functools.partial(StencilKernel, static=static, colours=colours, fast=fast)

@@ -16,6 +16,7 @@ from distarray.stencil.tracing import KernelSignature
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+    from distarray.grid import Grid
 
 _KINDS: dict[type, WeakKind] = {
     bool: bool,
@@ -81,9 +82,10 @@ class Scalars:
                 [given.pop(name) if name in given else defaults[name] for name in self.static]
             )
         except KeyError as error:
+            unknown = ", ".join(name for name in given if name not in self._names)
             raise StencilError(
-                f"Kernel {self._kernel} needs the scalar {error}, which was not given; call it "
-                f"with {error.args[0]}=value."
+                f"Kernel {self._kernel} needs the scalar {error}, which was not given"
+                f"{f' (got {unknown})' if unknown else ''}; call it with {error.args[0]}=value."
             ) from None
         if given:
             raise StencilError(
@@ -162,6 +164,41 @@ def _level(reference: DistArray, array: Any) -> int | None:
     return reference.grid.relation(array.grid)
 
 
+def _difference(array: Any, reference: DistArray) -> str:
+    """What tells the grids of unrelated arrays apart."""
+    owners: tuple[Any, Any]
+    cells: tuple[Any, Any]
+    if array.grid is None or reference.grid is None:
+        if array.grid is not reference.grid:
+            return f"only the {'first' if reference.grid is None else 'second'} was made by a grid"
+        owners, cells = (array, reference), (array.layout, reference.layout)
+    else:
+        owners = cells = (array.grid, reference.grid)
+    if owners[0].communicator != owners[1].communicator:
+        return "they are shared by different communicators"
+    found = _unlike(("shape", "periodic", "ranks"), *(owner.decomposition for owner in cells))
+    if array.grid is not None:
+        found += _unlike(("axes", "bounds"), *owners) or _moved(*owners)
+    if found:
+        return f"their grids differ in {', '.join(found)}"
+    return "their cells are divided over the ranks differently"
+
+
+def _unlike(names: Sequence[str], one: Any, other: Any) -> list[str]:
+    """Attributes that differ, with both values."""
+    pairs = [(name, getattr(one, name), getattr(other, name)) for name in names]
+    return [f"{name} ({mine} and {theirs})" for name, mine, theirs in pairs if mine != theirs]
+
+
+def _moved(one: Grid, other: Grid) -> list[str]:
+    """Axes of equal bounds, cells and periodicity whose cells lie elsewhere."""
+    if _unlike(("shape", "periodic"), one, other):
+        return []
+    axes = zip(one.axes, one.geometry, other.geometry, strict=True)
+    moved = [name for name, mine, theirs in axes if not mine.same_as(theirs)]
+    return [f"the positions of cells along {', '.join(moved)}"] if moved else []
+
+
 def parameters(
     kernel: str, names: Sequence[str], arrays: Sequence[Any], reference: DistArray
 ) -> tuple[ArrayParameter, ...]:
@@ -172,7 +209,8 @@ def parameters(
         if level is None:
             raise StencilError(
                 f"Kernel {kernel} got arrays of different grids: {name} is {array!r}, beside "
-                f"{reference!r}; use arrays of one grid, or of grids related by coarsen()."
+                f"{reference!r}, and {_difference(array, reference)}; use arrays of one grid, or "
+                "of grids related by coarsen()."
             )
         if isinstance(array, Profile):
             parameter = ArrayParameter(name, array.dtype, (), None, array.profile_axis, level)

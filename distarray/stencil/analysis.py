@@ -189,7 +189,8 @@ def require_distinct(program: Program, memory: Sequence[tuple[Hashable, Componen
             raise StencilError(
                 f"Kernel {program.name} got one array as {names[0]} and as {names[1]}, writes "
                 f"{names[0]} (line {line}) and reads "
-                f"{names[1]}[{shown}]; pass two arrays, the second made by copy() if need be."
+                f"{names[1]}[{shown}]; pass two arrays, the second made by copy() if need be "
+                "(iterate returns one of the arrays it was given)."
             )
 
 

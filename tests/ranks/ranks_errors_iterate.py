@@ -84,14 +84,16 @@ def test_steps_of_iterate() -> None:
             ),
             "da.iterate([(lap, (0, 0))], u, new, steps=1)": (
                 "Kernel lap got one array as new and as u, writes new (here) and reads u[1, "
-                "0]; pass two arrays, the second made by copy() if need be."
+                "0]; pass two arrays, the second made by copy() if need be (iterate returns one of "
+                "the arrays it was given)."
             ),
             "da.iterate([(lap, (0,))], u, new, steps=1)": (
                 "Kernel lap takes 2 arrays (u, new), but got 1; pass one for each."
             ),
             "da.iterate(lap, u, u, steps=1)": (
                 "Kernel lap got one array as new and as u, writes new (here) and reads u[1, "
-                "0]; pass two arrays, the second made by copy() if need be."
+                "0]; pass two arrays, the second made by copy() if need be (iterate returns one of "
+                "the arrays it was given)."
             ),
         },
         KERNELS,
@@ -172,7 +174,9 @@ def test_arrays_and_options_of_iterate() -> None:
         da.StencilError,
         {
             "da.iterate(lap, u, other, steps=1)": (
-                "Kernel lap got arrays of different grids: new is $other, beside $u; use "
+                "Kernel lap got arrays of different grids: new is $other, beside $u, and "
+                "their grids differ in bounds (((0.0, 2.0), (0.0, 1.0)) and ((0.0, 1.0), (0.0, "
+                "1.0))); use "
                 "arrays of one grid, or of grids related by coarsen()."
             ),
             "da.iterate(lap, u, new, steps=1, q=3)": (

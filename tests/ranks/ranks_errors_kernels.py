@@ -64,24 +64,42 @@ def test_arrays_that_do_not_fit_the_kernel() -> None:
                 "Kernel lap gets new of type ndarray; pass a DistArray, or a profile of a grid."
             ),
             "lap(u, v)": (
-                "Kernel lap got arrays of different grids: new is $v, beside $u; use arrays "
-                "of one grid, or of grids related by coarsen()."
+                "Kernel lap got arrays of different grids: new is $v, beside $u, and "
+                "their grids differ in periodic ((True, True) and (False, False)); use "
+                "arrays of one grid, or of grids related by coarsen()."
             ),
             'lap(u, other.grid.zeros(name="new"))': (
-                "Kernel lap got arrays of different grids: new is $new, beside $u; use "
+                "Kernel lap got arrays of different grids: new is $new, beside $u, and "
+                "their grids differ in bounds (((0.0, 2.0), (0.0, 1.0)) and ((0.0, 1.0), (0.0, "
+                "1.0))); use "
                 "arrays of one grid, or of grids related by coarsen()."
             ),
             "lap(u, plain)": (
-                "Kernel lap got arrays of different grids: new is $plain, beside $u; use "
+                "Kernel lap got arrays of different grids: new is $plain, beside $u, and "
+                "only the second was made by a grid; use "
                 "arrays of one grid, or of grids related by coarsen()."
             ),
             "lap(u, alone)": (
-                "Kernel lap got arrays of different grids: new is $alone, beside $u; use "
+                "Kernel lap got arrays of different grids: new is $alone, beside $u, and "
+                "they are shared by different communicators; use "
+                "arrays of one grid, or of grids related by coarsen()."
+            ),
+            "lap(u, da.Grid((7, 8), ranks=(SIZE, 1), periodic=True).zeros())": (
+                "Kernel lap got arrays of different grids: new is DistArray(shape=(7, 8), "
+                "dtype=float64, device='cpu', ranks=($size, 1)), beside $u, and their grids differ "
+                "in shape ((7, 8) and (9, 8)), periodic ((True, True) and (False, False)); use "
+                "arrays of one grid, or of grids related by coarsen()."
+            ),
+            "lap(u, da.Grid((9, 8), ranks=(SIZE, 1), coordinates={'x': np.linspace(0, 1, 10) ** 2})"
+            ".zeros(name='new'))": (
+                "Kernel lap got arrays of different grids: new is $new, beside $u, and "
+                "their grids differ in the positions of cells along x; use "
                 "arrays of one grid, or of grids related by coarsen()."
             ),
             "lap(u, u)": (
                 "Kernel lap got one array as new and as u, writes new (here) and reads u[1, "
-                "0]; pass two arrays, the second made by copy() if need be."
+                "0]; pass two arrays, the second made by copy() if need be (iterate returns one of "
+                "the arrays it was given)."
             ),
             "lap(vector, new)": (
                 "Kernel lap (here) indexes u with (1, 0) before choosing one of its "
@@ -93,7 +111,8 @@ def test_arrays_that_do_not_fit_the_kernel() -> None:
             ),
             "lap(vector[0], vector[0])": (
                 "Kernel lap got one array as new and as u, writes new (here) and reads u[1, "
-                "0]; pass two arrays, the second made by copy() if need be."
+                "0]; pass two arrays, the second made by copy() if need be (iterate returns one of "
+                "the arrays it was given)."
             ),
             "wide(u, new)": (
                 "Kernel wide (here) reads u at a distance of 2 cells along axis 0, beyond "
@@ -167,6 +186,10 @@ def test_scalars() -> None:
             ),
             "needs(u, new)": (
                 "Kernel needs needs the scalar 'r', which was not given; call it with r=value."
+            ),
+            "needs(u, new, R=2.0)": (
+                "Kernel needs needs the scalar 'r', which was not given (got R); call it with "
+                "r=value."
             ),
             "static(u, new, order=[1])": (
                 "Kernel static got static values ([1],), which cannot be told apart by a "
