@@ -290,16 +290,89 @@ def test_conversions_agree(source):
 
     def kernel(a, b, *, out):
         for output, target in zip(out, targets, strict=True):
-            # Out of range an integer is not defined, in NumPy or in C.
-            within = source[0] == "f" and target[0] in "iu"
-            output[0, 0] = (b if within else a)[0, 0].astype(target)
+            output[0, 0] = a[0, 0].astype(target)
 
     outputs = [parameter(f"out{n}", target) for n, target in enumerate(targets)]
     parameters = [parameter("a", source), parameter("b", source), *outputs]
-    case = Case(_with_outputs(kernel, len(targets)), parameters, (9, 70))
-    if source[0] == "f":
-        case.views[1].memory[...] = np.random.default_rng(7).uniform(0, 127, (13, 74))
-    case.agree()
+    Case(_with_outputs(kernel, len(targets)), parameters, (9, 70)).agree()
+
+
+INTEGERS = [name for name in NUMBERS if name[0] in "iu"]
+EDGES = [
+    *(0.0, -0.5, 1.5, 300.5, -300.0, 4000.0, 1e10, -1e10, 2.0**31, -(2.0**31), 2.0**32, 2.0**53),
+    *(2.0**63, -(2.0**63), 1.5 * 2.0**63, 2.0**64, 1e300, np.inf, -np.inf, np.nan),
+]
+
+
+def _same_in_range(values, written):
+    """Numbers that the integer can hold are truncated as `astype` does, all along the row."""
+    info = np.iinfo(written.dtype)
+    whole = np.trunc(values)
+    within = (whole >= info.min) & (whole < float(info.max) + 1 - (info.max < 2**53))
+    np.testing.assert_array_equal(written[within], values[within].astype(written.dtype))
+
+
+@pytest.mark.parametrize("source", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("target", INTEGERS)
+def test_floats_out_of_range_become_the_same_integers_at_every_place(target, source):
+    def kernel(a, written, again, inverse, cast, shifted):
+        written[0, 0] = a[0, 0].real
+        again[0, 0] = written[0, 0]
+        cast[0, 0] = a[0, 0].real.astype(target).astype("f8")
+        inverse[0, 0] = 1.0 / a[0, 0].real.astype(target)
+        shifted[0, 0] = a[0, 1].real.astype(target) + a[0, 0].real.astype(target)
+
+    outputs = {"written": target, "again": "f8", "inverse": "f8", "cast": "f8", "shifted": target}
+    parameters = [parameter("a", source), *(parameter(n, d) for n, d in outputs.items())]
+    case = Case(kernel, parameters, (len(EDGES), 37))
+    with np.errstate(over="ignore"):
+        values = np.array([0.0] * HALO + EDGES + [0.0] * HALO).astype(source)
+    case.views[0].memory[...] = values[:, np.newaxis]
+    for mask in (-1, 0b01011):
+        (a, written, again, _, cast, _), _, _ = case.agree((case.box, mask))
+        inner = (slice(HALO, -HALO),) * 2
+        assert (written[inner] == written[inner][:, :1]).all()
+        np.testing.assert_array_equal(again[inner], written[inner].astype("f8"))
+        if mask == -1:
+            np.testing.assert_array_equal(cast[inner], again[inner])
+        _same_in_range(a[inner].real, written[inner])
+
+
+@pytest.mark.parametrize("target", INTEGERS)
+def test_constants_and_scalars_out_of_range_become_the_same_integers(target):
+    def kernel(a, *, x, out):
+        for output, value in zip(out, EDGES, strict=False):
+            output[0, 0] = (a[0, 0] * 0 + value).astype(target)
+        out[-2][0, 0] = np.where(a[0, 0] > 0, 1e300, -300.0).astype(target)
+        out[-1][0, 0] = (x + 0.0).astype(target)
+
+    names = [f"out{n}" for n in range(len(EDGES) + 2)]
+    text = f"def many(a, {', '.join(names)}, *, x): kernel(a, x=x, out=[{', '.join(names)}])"
+    space = {"kernel": kernel}
+    exec(text, space)
+    parameters = [parameter("a"), *(parameter(name, target) for name in names)]
+    Case(space["many"], parameters, (2, 37), scalars={"x": 1e300}, special=False).agree()
+
+
+def test_the_constant_of_the_language_out_of_range():
+    def kernel(a, new, again):
+        new[0, 0] = 1e300
+        again[0, 0] = new[0, 0] + a[0, 0]
+
+    for target in INTEGERS:
+        parameters = [parameter("a"), parameter("new", target), parameter("again")]
+        Case(kernel, parameters, (2, 37)).agree()
+
+
+def test_the_text_of_casts_of_floats():
+    def kernel(a, new, again):
+        new[0, 0] = a[0, 0]
+        again[0, 0] = new[0, 0]
+
+    parameters = [parameter("a"), parameter("new", "u1"), parameter("again")]
+    text = codegen.source(Case(kernel, parameters, (2, 37)).program)
+    assert "(uint8_t)int32_from_float64(a[j], hidden)" in text
+    assert text.count("= hidden_zero;") == 2  # once in each function, before its loops
 
 
 @pytest.mark.parametrize("dtype", ["i4", "f4", "f8", "c16"])

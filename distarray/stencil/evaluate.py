@@ -37,6 +37,15 @@ from distarray.stencil.partials import Partial
 
 Array = np.ndarray[Any, Any]
 
+#: The integer that a float becomes on its way to another, which then takes its low bits. This
+#: defines conversions out of range, for compiled kernels too: `astype` to uint32 gives other values
+#: at the end of a row than within it. uint64 is int64, but of 2**63 and more is int64 of the rest.
+INTEGER_BY = {
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), "int32"),
+    **dict.fromkeys(("uint32", "int64"), "int64"),
+    "uint64": "uint64",
+}
+
 
 def bind(program: Program, arrays: Sequence[ArrayView], geometry: LaunchGeometry) -> NumpyLaunch:
     """The program bound to memory; the same interface as the compiled one. Local."""
@@ -194,7 +203,18 @@ def convert(value: Any, dtype: np.dtype[Any]) -> Any:
         return value
     if array.dtype.kind == "c" and dtype.kind not in "cb":
         array = array.real
+    if array.dtype.kind == "f" and dtype.kind in "iu":
+        array = _integers(array, INTEGER_BY[dtype.name])
     return array.astype(dtype)[()]
+
+
+def _integers(values: Array, by: str) -> Array:
+    """Floats as int32, int64 or uint64; see `INTEGER_BY`."""
+    if by != "uint64":
+        return values.astype(by)
+    high = np.asarray(values >= 2.0**63)
+    low = np.where(high, values - 2.0**63, values).astype(np.int64).astype(np.uint64)
+    return np.asarray(low ^ (high.astype(np.uint64) << np.uint64(63)))
 
 
 def compute(node: Call, operands: Sequence[Any]) -> Any:

@@ -200,6 +200,8 @@ class Frame:
 
     def declarations(self, used: frozenset[str]) -> Iterator[str]:
         """What stands at the head of the function."""
+        if printing.HIDDEN in used:
+            yield f"const int64_t {printing.HIDDEN} = hidden_zero;"
         yield from self._array_declarations(used)
         first = len(self.program.arrays)
         for number, (table, name) in enumerate(self.tables.items()):

@@ -89,6 +89,25 @@ static inline T fmax_N(T a, T b) { const T high = a > b ? a : b; return b != b ?
     "isnan": "static inline bool isnan_N(T x) { return x != x; }",
     "isinf": "static inline bool isinf_N(T x) { return fabsF(x) == INFINITY; }",
     "isfinite": "static inline bool isfinite_N(T x) { return fabsF(x) < INFINITY; }",
+    # What leaves the range of an integer is undefined in C, and compilers differ within one row:
+    # they saturate constants, take (double)(int32_t)x for trunc(x), and have other instructions for
+    # vectors than for numbers. A zero that they cannot know, added before and joined after, leaves
+    # them the processor's own conversion, of numbers as of vectors.
+    "int32_from": """\
+static inline int32_t int32_from_N(T x, int64_t hidden) {
+  return (int32_t)(x + (T)hidden) ^ (int32_t)hidden;
+}""",
+    "int64_from": """\
+static inline int64_t int64_from_N(T x, int64_t hidden) {
+  return (int64_t)(x + (T)hidden) ^ hidden;
+}""",
+    "uint64_from": """\
+static inline uint64_t uint64_from_N(T x, int64_t hidden) {
+  const bool high = x >= (T)0x1p63;
+  const T rest = high ? x - (T)0x1p63 : x;
+  const int64_t low = (int64_t)(rest + (T)hidden) ^ hidden;
+  return (uint64_t)low ^ (uint64_t)high << 63;
+}""",
 }
 
 # Functions of the C library that err by three ulp, here with the rounding errors of their last
@@ -159,6 +178,8 @@ def text(words: frozenset[str], *, exact_products: bool) -> str:
         if name in words:
             parts.append(f"typedef struct {{ {part} re, im; }} {name};")
     parts += [helper for word in sorted(words) if (helper := _helper(word)) is not None]
+    if "hidden_zero" in words:
+        parts.append("static const volatile int64_t hidden_zero = 0;")
     if "exact_add" in words:
         parts.append(C_HELPERS)
     return "\n".join(parts)

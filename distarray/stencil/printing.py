@@ -15,6 +15,7 @@ import numpy as np
 
 from distarray.errors import StencilError
 from distarray.stencil.calls import as_dtype
+from distarray.stencil.evaluate import INTEGER_BY
 from distarray.stencil.expression import Call
 
 DType = np.dtype[Any]
@@ -36,6 +37,9 @@ class Text(NamedTuple):
 Value = tuple[Text, ...]
 
 _BOOL = np.dtype(np.bool_)
+
+#: A zero that compilers cannot know; see `preamble`.
+HIDDEN = "hidden"
 
 
 def part_type(dtype: DType) -> DType:
@@ -114,7 +118,13 @@ def converted(value: Value, source: DType, target: DType) -> Value:
 
 
 def _cast(text: Text, source: DType, target: DType) -> Text:
-    return text if source == target else Text(f"({type_name(target)}){text.within(PREFIX)}", PREFIX)
+    if source == target:
+        return text
+    if source.kind == "f" and target.kind in "iu":
+        middle = np.dtype(INTEGER_BY[target.name])
+        text = _invocation(f"{middle.name}_from_{suffix(source)}", text, Text(HIDDEN))
+        return _cast(text, middle, target)
+    return Text(f"({type_name(target)}){text.within(PREFIX)}", PREFIX)
 
 
 def call(node: Call, operands: tuple[Value, ...]) -> Value:
@@ -406,6 +416,7 @@ _WORDS = """
 
     memory layout scalars box results mask extent chunk chunks chunk_begin chunk_end strip strip_end
     count place first l complex64 complex128 block block_end rows fitting
+    hidden hidden_zero
 """
 
 #: Words that variables of the text must not take: C's, its library's, and those of the text itself.
