@@ -478,3 +478,19 @@ def test_batches_hold_every_item_once_within_the_limit(sizes: list[int], limit: 
     found = list(batches(sizes, limit))
     assert [index for batch in found for index in batch] == list(range(len(sizes)))
     assert all(len(batch) == 1 or sum(sizes[k] for k in batch) <= limit for batch in found)
+
+
+@pytest.mark.parametrize("text", ["f8,(", "f8,f8", "(2,)f8", "S4", "O", "V8", "f3", "float", ""])
+def test_element_types_that_are_no_plain_numbers(text: str) -> None:
+    """NumPy would evaluate some of these, to a SyntaxError."""
+    with pytest.raises(ValueError, match="is no number"):
+        plain.numeric_dtype(text)
+    with pytest.raises(ValueError, match="is no number"):
+        plain.loads(json.dumps({"__array__": [1], "dtype": text, "shape": [1]}))
+
+
+@pytest.mark.parametrize("value", [2**2048 - 1, -(2**2048) + 1])
+def test_the_widest_integers_come_back(value: int) -> None:
+    assert plain.loads(plain.dumps(value, "attrs")) == value
+    with pytest.raises(FileError, match="is an integer of 2049 bits"):
+        plain.dumps(2 * value, "attrs")

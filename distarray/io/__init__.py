@@ -1,6 +1,7 @@
 """Files, in layers:
 
 plain, record          attributes as JSON, and what a file says about itself: plain values, pure
+place                  names, fresh files and the disk
 hdf5                   the layout of a file; the only module that loads h5py
 conditions, describe   boundary conditions and arrays as plain values
 snapshot               save and load: all ranks at once

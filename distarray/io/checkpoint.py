@@ -22,7 +22,8 @@ from distarray.comm.base import Communicator
 from distarray.errors import FileError, shown
 from distarray.grid import Grid
 from distarray.io.describe import path_of
-from distarray.io.snapshot import Snapshot, agreed, flush, load, save
+from distarray.io.place import create, flush
+from distarray.io.snapshot import Snapshot, agreed, load, save
 
 _LIST = "latest"
 _NAME = re.compile(r"checkpoint_(\d{10,})\.h5")
@@ -181,6 +182,7 @@ class Checkpointer:
         """List a new checkpoint first; remove unfinished files and those not kept. Root only."""
         names = [newest, *(name for name in self._names() if name != newest)]
         partial = self.folder / f"{_LIST}.partial"
+        create(str(partial))
         partial.write_text("\n".join(names[: self.keep]) + "\n", encoding="utf-8")
         flush(partial)
         partial.replace(self.folder / _LIST)

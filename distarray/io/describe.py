@@ -15,6 +15,7 @@ from distarray.io.record import (
     ArrayRecord,
     FileRecord,
     GridRecord,
+    halo_problem,
     library_version,
     name_problem,
 )
@@ -60,11 +61,21 @@ def _alike(grid: Grid, other: Grid) -> bool:
 def path_of(path: Any, caller: str) -> str:
     """A path as text. Local."""
     try:
-        return os.fsdecode(path)
+        text = os.fsdecode(path)
     except TypeError:
         raise FileError(
             f"{caller} takes a path, received {shown(path)}; give a string or a pathlib.Path."
         ) from None
+    try:
+        valid = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        valid = False
+    if not valid:
+        raise FileError(
+            f"{caller} takes a path of characters that file names can have, "
+            f"received {shown(text)}; give a path without zero bytes and lone surrogates."
+        )
+    return text
 
 
 def _brief(value: Any) -> str:
@@ -79,7 +90,7 @@ def describe(
         raise FileError(f"attrs must be a dict, received a {type(attrs).__name__}.")
     return FileRecord(
         grid=grid_record(grid),
-        arrays=tuple(_array_record(name, array) for name, array in arrays.items()),
+        arrays=tuple(_array_record(name, array, grid) for name, array in arrays.items()),
         step=_step(step),
         time=_time(time),
         attrs=plain.dumps(attrs or {}, "attrs"),
@@ -93,7 +104,7 @@ def _step(step: Any) -> int | None:
     except TypeError:
         raise FileError(f"step must be an integer, received {step!r}.") from None
     if number is not None and not -(2**63) <= number < 2**63:
-        raise FileError(f"step must fit into 64 bits, received {number}.")
+        raise FileError(f"step must fit into 64 bits, received {_number(number)}.")
     return number
 
 
@@ -102,6 +113,15 @@ def _time(time: Any) -> float | None:
         return None if time is None else float(time)
     except (TypeError, ValueError):
         raise FileError(f"time must be a number, received {time!r}.") from None
+    except OverflowError:
+        raise FileError(f"time must fit into a float, received {_number(time)}.") from None
+
+
+def _number(value: Any) -> str:
+    """A number as it is written, unless Python could refuse to write it."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    return str(value)
 
 
 def grid_record(grid: Grid) -> GridRecord:
@@ -117,11 +137,16 @@ def grid_record(grid: Grid) -> GridRecord:
     )
 
 
-def _array_record(name: str, array: DistArray) -> ArrayRecord:
+def _array_record(name: str, array: DistArray, grid: Grid) -> ArrayRecord:
     if array.dtype.kind not in plain.NUMERIC_KINDS:
         raise FileError(
             f"The array '{name}' has element type {array.dtype}; "
             "files take bool, integer, float and complex."
+        )
+    if problem := halo_problem(grid_record(grid), array.layout.halo):
+        raise FileError(
+            f"The array '{name}' with halo {array.layout.halo} cannot be stored: {problem}; "
+            "save a copy with a smaller halo."
         )
     return ArrayRecord(
         name=name,

@@ -23,8 +23,16 @@ from typing import Any
 import numpy as np
 
 from distarray.errors import FileError
+from distarray.io.place import create
 from distarray.io.plain import numeric_dtype
-from distarray.io.record import FORMAT_VERSION, ArrayRecord, FileRecord, GridRecord, points_of
+from distarray.io.record import (
+    FORMAT_VERSION,
+    ArrayRecord,
+    FileRecord,
+    GridRecord,
+    halo_problem,
+    points_of,
+)
 
 #: Large datasets start at multiples of this, so that ranks write whole pages.
 ALIGNMENT = 4096
@@ -48,6 +56,7 @@ def lay_out(path: str, record: FileRecord) -> tuple[int, ...]:
     """
     h5py = _h5py()
     try:
+        create(path)  # h5py alone would follow a link of this name and empty what it points to
         # One writer, and nobody else knows the name yet: no lock is needed.
         with h5py.File(
             path,
@@ -59,6 +68,8 @@ def lay_out(path: str, record: FileRecord) -> tuple[int, ...]:
         ) as file:
             _write_header(file, record, h5py)
             return tuple(_create(file, array, h5py) for array in record.arrays)
+    except FileError:
+        raise
     except (OSError, ValueError, RuntimeError) as error:
         raise FileError(f"The file '{path}' cannot be created: {_reason(error)}") from error
 
@@ -124,6 +135,11 @@ def read_record(path: str) -> FileRecord:
         The file is missing, no HDF5, not from this library, of a newer version or damaged.
     """
     h5py = _h5py()
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise FileError(
+            f"The file '{path}' is a device, pipe or socket; give the path of a file written by "
+            "save."
+        )
     try:
         with h5py.File(path, "r", locking=False) as file:
             _require_version(path, file)
@@ -136,7 +152,7 @@ def read_record(path: str) -> FileRecord:
         ) from None
     except OSError as error:
         raise FileError(_opening_problem(path, error)) from error
-    except (KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
+    except Exception as error:  # what h5py and NumPy make of damaged entries is of any class
         raise damaged(path, _reason(error)) from error
 
 
@@ -237,6 +253,8 @@ def _read_array(path: str, file: Any, name: str, grid: GridRecord) -> ArrayRecor
         boundary=_text(file, f"distarray/boundary/{name}"),
         offset=dataset.id.get_offset() or 0,
     )
+    if problem := halo_problem(grid, array.halo):
+        raise ValueError(f"the array '{name}' has halo {array.halo}, {problem}")
     if not dataset.dtype.isnative:
         raise ValueError(
             f"the array '{name}' has the byte order of another machine ({dataset.dtype.str})"

@@ -15,18 +15,24 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from distarray.errors import FileError
+from distarray.errors import FileError, shown
 
 #: Kinds of element types that arrays in files may have: bool, integers, floats and complex numbers.
 NUMERIC_KINDS = "biufc"
 #: Largest array among attributes; anything larger belongs in a dataset.
 LARGEST_ARRAY = 1 << 20
 
+#: Widest integer among attributes: Python may refuse to read back longer decimals.
+LARGEST_INTEGER_BITS = 2048
+
+#: Element types that files may name. NumPy evaluates other texts, to errors of any class.
+_ELEMENT_TYPE = re.compile(r"[<>=|]?(\?|b1|[iu][1248]|f(2|4|8|12|16)|c(8|16|24|32))")
 _RESERVED = ("__float__", "__complex__", "__array__", "__dict__")
 
 
@@ -48,7 +54,7 @@ def loads(text: str) -> Any:
     """The value that `dumps` was given. Local. Raises ValueError where the text is damaged."""
     try:
         return decode(json.loads(text, parse_constant=_refuse_constant))
-    except (KeyError, TypeError, RecursionError, OverflowError) as error:
+    except Exception as error:  # a damaged text can make NumPy raise anything
         raise ValueError(f"not a value written by this library ({error})") from None
 
 
@@ -63,7 +69,7 @@ def encode(value: Any, subject: str, largest: int = LARGEST_ARRAY) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
-        return int(value)
+        return _encode_integer(int(value), subject)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"__float__": repr(float(value))}
     if isinstance(value, complex):
@@ -78,6 +84,15 @@ def encode(value: Any, subject: str, largest: int = LARGEST_ARRAY) -> Any:
         f"{subject} is a {type(value).__name__}; attributes may be numbers, strings, None, "
         "small arrays, lists and dicts of these."
     )
+
+
+def _encode_integer(value: int, subject: str) -> int:
+    if value.bit_length() > LARGEST_INTEGER_BITS:
+        raise FileError(
+            f"{subject} is an integer of {value.bit_length()} bits, attributes take at most "
+            f"{LARGEST_INTEGER_BITS}; save it as text."
+        )
+    return value
 
 
 def _encode_mapping(value: Mapping[Any, Any], subject: str, largest: int) -> dict[str, Any]:
@@ -138,10 +153,9 @@ def _decode_array(value: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 def numeric_dtype(text: str) -> np.dtype[Any]:
     """The element type that a file names, in native byte order; only plain numbers. Local."""
-    dtype = np.dtype(str(text))
-    if dtype.kind not in NUMERIC_KINDS:
-        raise ValueError(f"element type {text!r} is no number")
-    return dtype.newbyteorder("=")
+    if not isinstance(text, str) or not _ELEMENT_TYPE.fullmatch(text):
+        raise ValueError(f"element type {shown(text)} is no number")
+    return np.dtype(text).newbyteorder("=")
 
 
 def _refuse_constant(text: str) -> Any:

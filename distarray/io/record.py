@@ -105,6 +105,18 @@ def name_problem(name: Any) -> str | None:
     return None
 
 
+def halo_problem(grid: GridRecord, halo: tuple[int, ...]) -> str | None:
+    """Why an array of a file cannot have this halo: the rule it breaks, or None.
+
+    A halo far beyond the grid is no kernel's; memory for it would be asked for when it is loaded.
+    """
+    if len(halo) != len(grid.cells):
+        return f"a halo has one width per axis, {len(grid.cells)}"
+    if any(not 0 <= width <= max(cells, 64) for width, cells in zip(halo, grid.cells, strict=True)):
+        return "a halo is at least 0 and at most as wide as the grid or 64 cells"
+    return None
+
+
 def points_of(grid: GridRecord, location: str | None) -> tuple[int, ...]:
     """Points along each axis: one more than cells on axes of the location that do not wrap."""
     return tuple(

@@ -18,9 +18,15 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm.base import BlockPiece, Communicator
-from distarray.errors import DistArrayError, FileError, shown
+from distarray.errors import (
+    BackendError,
+    CommunicationError,
+    DistArrayError,
+    FileError,
+    shown,
+)
 from distarray.grid import Grid
-from distarray.io import conditions, hdf5, plain
+from distarray.io import conditions, hdf5, place, plain
 from distarray.io.describe import describe, grid_of, grid_record, path_of
 from distarray.io.record import ArrayRecord, FileRecord, batches
 from distarray.regions import Box
@@ -92,22 +98,26 @@ def save(
     >>> grid = da.Grid((8, 8))
     >>> da.save("start.h5", {"u": grid.zeros()}, step=0, time=0.0)
     """
-    target = path_of(path, "save")
     grid = grid_of(arrays)
     communicator = grid.communicator
-    with agreed(communicator, f"The file '{target}'"):
+    target = ""
+    with agreed(communicator, "The file cannot be saved"):
+        target = path_of(path, "save")
         record = describe(grid, arrays, step, time, attrs)
+    with agreed(communicator, f"The file '{target}' cannot be replaced"):
+        if communicator.rank == 0:
+            target = place.resolve(target)
+    target = communicator.bcast(target)
     partial = f"{target}.partial"
     try:
         _write(partial, record, arrays, communicator)
         with agreed(communicator, f"The file '{target}' cannot be put in place"):
             if communicator.rank == 0:
                 os.replace(partial, target)
-                flush(os.path.dirname(target) or ".")
+                place.flush(os.path.dirname(target) or ".")
     except BaseException:
         if communicator.rank == 0:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
+            place.discard(partial)
         raise
 
 
@@ -136,24 +146,27 @@ def load(
         The file is missing, damaged, of a newer version or does not fit the grid. The same on all
         ranks.
     """
-    source = path_of(path, "load")
     if not isinstance(grid, Grid):
         raise FileError(
             f"load takes a Grid as its second argument, received {shown(grid)}; pass one."
         )
-    if names is not None and not isinstance(names, Sequence):
-        raise FileError(
-            f"load takes a list of array names, received names={shown(names)}; pass one."
-        )
     communicator = grid.communicator
     record: FileRecord | None = None
+    source = ""
+    with agreed(communicator, "The file cannot be read"):
+        source = path_of(path, "load")
+        if names is not None and not isinstance(names, Sequence):
+            raise FileError(
+                f"load takes a list of array names, received names={shown(names)}; pass one."
+            )
     with agreed(communicator, f"The file '{source}' cannot be read"):
         if communicator.rank == 0:
             record = hdf5.read_record(source)
     record = communicator.bcast(record)
-    _require_fit(source, record, grid)
-    chosen = _choose(source, record, names)
-    attrs = _attributes(source, record)
+    with agreed(communicator, f"The file '{source}' cannot be read"):
+        _require_fit(source, record, grid)
+        chosen = _choose(source, record, names)
+        attrs = _attributes(source, record)
     arrays = {array.name: _create(source, grid, array) for array in chosen}
     _read(source, chosen, arrays, communicator)
     return Snapshot(Arrays(source, arrays), record.step, record.time, attrs)
@@ -172,16 +185,15 @@ def agreed(communicator: Communicator, subject: str) -> Iterator[None]:
         problem = error
     except OSError as error:
         problem = FileError(f"{subject}: {error.strerror or error}.")
+    except Exception as error:  # whatever it is, the other ranks wait in `agree`
+        problem = FileError(f"{subject}: {type(error).__name__}, {_clause(error)}.")
+        problem.__cause__ = error
     communicator.agree(problem)
 
 
-def flush(path: str | os.PathLike[str]) -> None:
-    """Wait until a file's bytes, or a folder's names, are on disk. Local."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+def _clause(error: Exception) -> str:
+    """What an error says, on one line and without its full stop, to be part of a sentence."""
+    return " ".join(str(error).split()).rstrip(".")
 
 
 # Writing.
@@ -208,11 +220,11 @@ def _write(
         pieces: list[BlockPiece] = []
         with agreed(communicator, f"The file '{partial}' cannot be written"):
             for k in batch:
-                place = record.arrays[k].at(offsets[k])
-                pieces.append(_piece(place, values[k], _host(values[k])))
+                array = record.arrays[k].at(offsets[k])
+                pieces.append(_piece(array, values[k], _host(values[k])))
         communicator.write_blocks(partial, pieces)
     with agreed(communicator, f"The file '{partial}' cannot be flushed to disk"):
-        flush(partial)
+        place.flush(partial)
 
 
 def _piece(record: ArrayRecord, array: DistArray, values: np.ndarray[Any, Any]) -> BlockPiece:
@@ -258,7 +270,10 @@ def _choose(path: str, record: FileRecord, names: Sequence[str] | None) -> tuple
 
 def _attributes(path: str, record: FileRecord) -> dict[str, Any]:
     try:
-        return dict(plain.loads(record.attrs))
+        attrs = plain.loads(record.attrs)
+        if not isinstance(attrs, dict):
+            raise ValueError("no object")
+        return attrs
     except (ValueError, TypeError) as error:
         raise hdf5.damaged(path, f"its attributes are no JSON ({error})") from error
 
@@ -267,18 +282,27 @@ def _create(path: str, grid: Grid, record: ArrayRecord) -> DistArray:
     """An array on the grid as the saved one was; the halo is at least the grid's."""
     try:
         saved = conditions.parse(path, record.name, record.boundary)
-    except (ValueError, TypeError) as error:
+    except (FileError, ValueError, TypeError) as error:
         raise hdf5.damaged(
-            path, f"the boundary of '{record.name}' is not readable ({error})"
+            path, f"the boundary of '{record.name}' is not readable ({_clause(error)})"
         ) from error
-    return grid.empty(
-        np.dtype(record.dtype),
-        components=record.components,
-        location=record.location,
-        boundary=saved,
-        halo=tuple(map(max, record.halo, grid.halo)),
-        name=record.name,
-    )
+    try:
+        return grid.empty(
+            np.dtype(record.dtype),
+            components=record.components,
+            location=record.location,
+            boundary=saved,
+            halo=tuple(map(max, record.halo, grid.halo)),
+            name=record.name,
+        )
+    except (BackendError, CommunicationError):
+        raise
+    except (DistArrayError, ValueError, TypeError) as error:
+        raise FileError(
+            f"The array '{record.name}' of the file '{path}' cannot be made on this grid "
+            f"({_clause(error)}); use other ranks if its halo is wider than a block, else an older "
+            "file."
+        ) from error
 
 
 def _read(

@@ -401,6 +401,237 @@ def test_rank_that_fails_in_the_middle_of_a_save(folder: Path) -> None:
     assert [found.name for found in folder.iterdir()] == ["a.h5"]
 
 
+# What lies at the names that a save uses.
+
+
+def test_link_at_the_partial_name_is_not_followed(folder: Path) -> None:
+    path, grid = saved(folder)
+    other = folder / "precious.txt"
+
+    def link() -> None:
+        other.write_text("precious")
+        (folder / "a.h5.partial").symlink_to(other)
+
+    on_root(link)
+    da.save(path, {"w": grid.ones()})
+    assert list(da.load(path, grid).arrays) == ["w"]
+    assert other.read_text() == "precious"
+    assert sorted(found.name for found in folder.iterdir()) == ["a.h5", "precious.txt"]
+
+
+def test_link_at_the_partial_name_of_the_list(folder: Path) -> None:
+    grid = da.Grid((12, 9))
+    other = folder / "precious.txt"
+
+    def link() -> None:
+        other.write_text("precious")
+        (folder / "latest.partial").symlink_to(other)
+
+    on_root(link)
+    checkpoints = da.Checkpointer(folder, every=1)
+    assert checkpoints.save({"u": grid.ones()}, step=1)
+    assert other.read_text() == "precious"
+    assert (folder / "latest").read_text() == "checkpoint_0000000001.h5\n"
+
+
+def test_leftover_of_a_save_is_replaced(folder: Path) -> None:
+    path, grid = saved(folder)
+    on_root(partial((folder / "a.h5.partial").write_text, "leftover"))
+    da.save(path, {"w": grid.ones()})
+    assert list(da.load(path, grid).arrays) == ["w"]
+    assert [found.name for found in folder.iterdir()] == ["a.h5"]
+
+
+def test_file_that_a_link_points_to_is_replaced(folder: Path) -> None:
+    path, grid = saved(folder)
+    link, dangling = folder / "link.h5", folder / "dangling.h5"
+
+    def make() -> None:
+        link.symlink_to("a.h5")
+        dangling.symlink_to("new.h5")
+
+    on_root(make)
+    da.save(link, {"w": grid.ones()})
+    da.save(dangling, {"w": grid.ones()})
+    assert link.is_symlink()
+    assert dangling.is_symlink()
+    assert list(da.load(path, grid).arrays) == ["w"]
+    assert list(da.load(folder / "new.h5", grid).arrays) == ["w"]
+
+
+def test_targets_that_are_no_regular_files(folder: Path) -> None:
+    u = da.Grid((12, 9)).ones()
+    loop, pipe = folder / "loop.h5", folder / "pipe"
+
+    def make() -> None:
+        loop.symlink_to("loop.h5")
+        os.mkfifo(pipe)
+        os.mkfifo(folder / "a.h5.partial")
+        (folder / "sub").mkdir()
+
+    on_root(make)
+    cannot = "cannot be replaced: it is"
+    for path, what in ((folder / "sub", "a directory"), (pipe, "a device, pipe or socket")):
+        assert error(lambda path=path: da.save(path, {"u": u})) == (
+            f"The file '{path}' {cannot} {what}, no regular file; give another path."
+        )
+    assert error(lambda: da.save(loop, {"u": u})) == (
+        f"The file '{loop}' cannot be replaced: Too many levels of symbolic links."
+    )
+    assert error(lambda: da.save(folder / "a.h5", {"u": u})) == (
+        f"The file '{folder}/a.h5.partial' cannot be created: a device, pipe or socket has this "
+        "name; remove it."
+    )
+    assert error(lambda: da.load(pipe, da.Grid((12, 9)))) == (
+        f"The file '{pipe}' is a device, pipe or socket; give the path of a file written by save."
+    )
+    world.Barrier()
+    assert sorted(found.name for found in folder.iterdir()) == [
+        "a.h5.partial",
+        "loop.h5",
+        "pipe",
+        "sub",
+    ]
+
+
+def test_paths_that_no_file_can_have(folder: Path) -> None:
+    grid = da.Grid((12, 9))
+    u = grid.ones()
+    rule = "takes a path of characters that file names can have, received"
+    cure = "give a path without zero bytes and lone surrogates."
+    for path in ("a\0b", "a\ud800b"):
+        assert error(lambda path=path: da.save(path, {"u": u})) == (f"save {rule} {path!r}; {cure}")
+        assert error(lambda path=path: da.load(path, grid)) == f"load {rule} {path!r}; {cure}"
+        assert error(lambda path=path: da.Checkpointer(path, every=1)) == (
+            f"Checkpointer {rule} {path!r}; {cure}"
+        )
+    one = "a\0b" if world.rank == world.size - 1 else folder / "a.h5"
+    assert error(lambda: da.save(one, {"u": u})) == f"save {rule} {'a' + chr(0) + 'b'!r}; {cure}"
+
+
+# Errors of any class, on all ranks or on one.
+
+
+def test_error_of_another_class_on_one_rank(folder: Path) -> None:
+    from distarray.io.snapshot import agreed
+
+    for rank in range(world.size):
+
+        def fail(rank: int = rank) -> None:
+            with agreed(da.Grid((12, 9)).communicator, "The file 'a'"):
+                if world.rank == rank:
+                    raise IndexError("too many indices")
+
+        assert error(fail) == "The file 'a': IndexError, too many indices."
+
+
+def test_attributes_that_cannot_be_written(folder: Path) -> None:
+    u = da.Grid((12, 9)).zeros()
+    large = 10**5000
+    text = "attrs['a'] is an integer of 16610 bits, attributes take at most 2048; save it as text."
+    last = world.rank == world.size - 1
+    for attrs in ({"a": large}, {"a": large if last else 1}, {"a": 1 if last else large}):
+        if world.size > 1 or attrs["a"] == large:
+            assert error(lambda attrs=attrs: da.save(folder / "a.h5", {"u": u}, attrs=attrs)) == (
+                text
+            )
+    for name, rule in (("step", "fit into 64 bits"), ("time", "fit into a float")):
+        options = {name: large}
+        assert error(lambda options=options: da.save(folder / "a.h5", {"u": u}, **options)) == (
+            f"{name} must {rule}, received an integer of 16610 bits."
+        )
+    assert not list(folder.iterdir())
+
+
+def test_halo_that_no_file_takes_back(folder: Path) -> None:
+    if world.size > 1:
+        return  # blocks of several ranks refuse it themselves
+    u = da.Grid((12, 9), halo=65).zeros()
+    assert error(lambda: da.save(folder / "a.h5", {"u": u})) == (
+        "The array 'u' with halo (65, 65) cannot be stored: a halo is at least 0 and at most as "
+        "wide as the grid or 64 cells; save a copy with a smaller halo."
+    )
+
+
+# Damaged entries: a FileError that names the file, so that the checkpoint before is taken.
+
+
+def damage_attribute(name: str, value: Any, file: h5py.File) -> None:
+    owner, _, key = name.rpartition("/")
+    (file[owner] if owner else file).attrs[key] = value
+
+
+def damage_text(name: str, text: str, file: h5py.File) -> None:
+    del file[name]
+    file.create_dataset(name, data=np.bytes_(text))
+
+
+def evil(dtype: str) -> str:
+    return f'{{"a": {{"__array__": [1], "dtype": "{dtype}", "shape": [1]}}}}'
+
+
+DAMAGE: dict[str, Callable[[h5py.File], None]] = {
+    "version": partial(damage_attribute, "library_version", np.zeros(0, "S1")),
+    "halo": partial(damage_attribute, "u/halo", np.array([99, 99])),
+    "negative halo": partial(damage_attribute, "u/halo", np.array([-5, -5])),
+    "vast halo": partial(damage_attribute, "u/halo", np.array([2**62, 1])),
+    "short halo": partial(damage_attribute, "u/halo", np.array([1])),
+    "location": partial(damage_attribute, "u/location", np.bytes_(b"q")),
+    "twice": partial(damage_attribute, "u/location", np.bytes_(b"qq")),
+    "no location": partial(damage_attribute, "u/location", np.zeros(0, "S1")),
+    "dtype": partial(damage_text, "distarray/attrs", evil("f8,(")),
+    "fields": partial(damage_text, "distarray/attrs", evil("f8,f8")),
+    "list": partial(damage_text, "distarray/attrs", "[]"),
+    "side": partial(damage_text, "distarray/boundary/u", '{"q-": {"kind": "Outflow"}}'),
+    "number": partial(damage_text, "distarray/boundary/u", '{"x-": 3}'),
+    "boundary dtype": partial(
+        damage_text,
+        "distarray/boundary/u",
+        '{"x-": {"kind": "Dirichlet", "value": {"__array__": [1], "dtype": "f8,(", "shape": [1]}}}',
+    ),
+    "values": partial(
+        damage_text,
+        "distarray/boundary/u",
+        '{"x-": {"kind": "Neumann", "value": {"__array__": [1, 2], "dtype": "f8", "shape": [2]}}}',
+    ),
+    "degree": partial(
+        damage_text, "distarray/boundary/u", '{"x-": {"kind": "Extrapolate", "degree": 77}}'
+    ),
+    "field": partial(damage_text, "distarray/boundary/u", '{"x-": {"kind": "Robin", "q": 1}}'),
+    "components": partial(
+        damage_text, "distarray/boundary/u", '{"x-": [{"kind": "Outflow"}, {"kind": "Outflow"}]}'
+    ),
+    "integer": partial(
+        damage_text,
+        "distarray/boundary/u",
+        '{"x-": {"kind": "Dirichlet", "value": 1' + 3000 * "0" + "}}",
+    ),
+}
+
+
+def test_damaged_entries_name_the_file_and_are_skipped(folder: Path) -> None:
+    grid = da.Grid((12, 9))
+    for what, damage in DAMAGE.items():
+        place = folder / what
+        checkpoints = da.Checkpointer(place, every=1)
+        for step in (1, 2):
+            checkpoints.save({"u": grid.ones()}, step=step)
+        path = place / "checkpoint_0000000002.h5"
+
+        def change(path: Path = path, damage: Callable[[h5py.File], None] = damage) -> None:
+            with h5py.File(path, "r+") as file:
+                damage(file)
+
+        on_root(change)
+        text = error(lambda path=path: da.load(path, grid))
+        assert f"file '{path}'" in text, (what, text)
+        assert "no error" not in text
+        assert "\n" not in text
+        found = checkpoints.latest(grid)
+        assert found is not None, what
+        assert found.step == 1, what
+
+
 def test_ranks_that_save_different_arrays(folder: Path) -> None:
     if world.size == 1:
         return
