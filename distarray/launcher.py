@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 #: Variables that name this process's rank, and how many ranks the same launcher started.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
@@ -70,6 +73,20 @@ def child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, 
         for name, value in environment.items()
         if not name.startswith(_PREFIXES) or name.startswith(_KEPT)
     }
+
+
+def end_before_mpi(code: int, environment: Mapping[str, str] = os.environ) -> NoReturn:
+    """Leave at once with the code, and have the launcher end the other ranks. Local.
+
+    Open MPI's mpirun ends them when one exits with an error; MPICH's does so only for a rank that
+    MPI knows already, and before that must be told.
+    """
+    channel = _integer(environment.get("PMI_FD"))
+    with contextlib.suppress(OSError):
+        # In a child process the number may be that of any file.
+        if channel is not None and stat.S_ISSOCK(os.fstat(channel).st_mode):
+            os.write(channel, f"cmd=abort exitcode={code}\n".encode())
+    os._exit(code)
 
 
 def mpirun() -> str:

@@ -137,3 +137,44 @@ def test_a_single_process_fails_as_python_does(tmp_path):
     assert result.returncode == 1
     assert "distarray: rank" not in result.stderr
     assert "ValueError: alone" in result.stderr
+
+
+#: Rank 1 fails before any grid; the others wait for it, with MPI initialised by whom it says.
+EARLY = """
+import os, sys, time
+import distarray as da
+rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+"""
+
+
+@pytest.mark.parametrize("first", ["", "from mpi4py import MPI\n"])
+@pytest.mark.parametrize(
+    ("failing", "code", "words"),
+    [
+        ("raise ValueError('early')", 1, "ValueError: early"),
+        ("sys.exit(5)", 5, "sys.exit(5) was called here:"),
+        ("exit(5)", 5, "rank == 1: exit(5)"),
+    ],
+)
+def test_a_rank_that_fails_before_its_first_grid_ends_all(tmp_path, first, failing, code, words):
+    script = tmp_path / "job.py"
+    script.write_text(f"{first}{EARLY}if rank == 1: {failing}\nda.Grid((6, 6))\ntime.sleep(90)")
+    result = run_ranks(script, 3, check=False, timeout=60.0)
+    assert result.returncode == code, result.report()
+    assert "distarray: rank 1 of 3 failed, all ranks are ended." in result.stderr
+    assert words in result.stderr
+
+
+def test_independent_processes_fail_alone(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(EARLY + "print(sys.excepthook is sys.__excepthook__)")
+    result = run_ranks(script, 2, env={"DISTARRAY_COMM": "serial"})
+    assert result.stdout.split() == ["True"] * 2
+
+
+@pytest.mark.parametrize("leave", ["exit(3)", "quit(3)"])
+def test_exit_and_quit_on_one_rank_end_all_with_their_code(tmp_path, leave):
+    result = job(tmp_path, f"if world.rank == 2: {leave}\nwork()")
+    assert result.returncode == 3
+    assert "distarray: rank 2 of 3 failed, all ranks are ended." in result.stderr
+    assert f"if world.rank == 2: {leave}" in result.stderr

@@ -15,13 +15,10 @@ from distarray.comm import failure
 from distarray.comm.base import Communicator
 from distarray.comm.serial import SerialCommunicator
 from distarray.errors import CommunicationError, shown
-from distarray.launcher import Launched, launched
+from distarray.launcher import Launched, end_before_mpi, launched
 
 if TYPE_CHECKING:
     from types import ModuleType
-
-if launched() is not None:
-    failure.note_exits()
 
 __all__ = ["Communicator", "SerialCommunicator", "default"]
 
@@ -118,6 +115,24 @@ def _matching_launcher() -> str:
     return path if os.path.exists(path) else "the mpirun of the MPI that mpi4py was built for"
 
 
+def _watch_from_the_start() -> None:
+    """End all ranks also when one fails before its first communicator. Loads no MPI. Local."""
+    launch = launched()
+    if launch is None or os.environ.get("DISTARRAY_COMM") == "serial":
+        return
+    if launch.size > 1:
+        failure.install(launch.rank, launch.size, _end_all)
+    else:
+        failure.note_exits()
+
+
+def _end_all(code: int) -> None:
+    """End every rank of the job, whether or not MPI is initialised. Local."""
+    if _mpi_is_initialised():
+        sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(code)
+    end_before_mpi(code)
+
+
 def _mpi_is_loaded() -> bool:
     return "mpi4py.MPI" in sys.modules
 
@@ -137,3 +152,6 @@ def _load_mpi() -> ModuleType:
             "or set DISTARRAY_COMM=serial to run on one rank."
         ) from error
     return mpi
+
+
+_watch_from_the_start()

@@ -7,16 +7,18 @@ traceback, then end the whole job.
 An error that all ranks have (bad input) is printed once: rank 0 prints and ends the job at once,
 the others wait a moment first, during which they are ended if rank 0 failed too.
 
-`sys.exit` is no error to Python's hooks. It is replaced by one that watches the exception it
-raises: one that is caught goes while Python code runs, one that ends the program goes when none is
-left to run. Not seen are a plain `raise SystemExit(code)`, of which Python keeps neither exception
-nor code for the functions that it calls at its end, and a `sys.exit` that was looked up before
-`note_exits` was called, at the import of the package.
+`sys.exit` is no error to Python's hooks. It is replaced (and with it `exit` and `quit`, which call
+it) by one that watches the exception it raises: one that is caught goes while Python code runs, one
+that ends the program goes when none is left to run. Not seen are a plain `raise SystemExit(code)`,
+of which Python keeps neither exception nor code for the functions that it calls at its end, and a
+`sys.exit` that was looked up before `note_exits` was called, at the import of the package.
 """
 
 from __future__ import annotations
 
 import atexit
+import builtins
+import contextlib
 import os
 import sys
 import threading
@@ -25,7 +27,7 @@ import traceback
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 #: Seconds that ranks other than 0 leave rank 0 to report an error that all have.
@@ -56,10 +58,29 @@ def note_exits() -> None:
     if not _exits.noted:
         _exits.noted = True
         sys.exit = _noted_exit
+        _note_quitters()
+
+
+def _note_quitters() -> None:
+    """Let `exit` and `quit` of Python's site module do as `sys.exit` does; others stay."""
+    for name in ("exit", "quit"):
+        kind = type(getattr(builtins, name, None))
+        if kind.__name__ == "Quitter":
+            kind.__call__ = _quit  # type: ignore[method-assign]
+
+
+def _quit(_quitter: Any, code: Any = None) -> NoReturn:
+    with contextlib.suppress(Exception):  # as the original does, for shells that read on
+        sys.stdin.close()
+    _leave(code, sys._getframe(1))
 
 
 def _noted_exit(status: Any = None, /) -> NoReturn:
-    place = "".join(traceback.format_stack(sys._getframe(1)))
+    _leave(status, sys._getframe(1))
+
+
+def _leave(status: Any, caller: FrameType) -> NoReturn:
+    place = "".join(traceback.format_stack(caller))
     leaving = _Exit() if status is None else _Exit(status)
     _exits.last = weakref.ref(leaving, lambda _: _gone(status, place))
     try:
@@ -109,13 +130,14 @@ _installed: list[_Watch] = []
 
 
 def install(rank: int, size: int, end_all: Callable[[int], None], *, silent: bool = False) -> None:
-    """End all ranks by `end_all(code)` when this rank fails. Later calls do nothing. Local.
+    """End all ranks by `end_all(code)` when this rank fails; the last call counts. Local.
 
     `silent` ranks leave it to rank 0 to print the failure that all of them have.
     """
-    if _installed:
-        return
     watch = _Watch(rank, size, end_all, silent)
+    if _installed:
+        vars(_installed[0]).update(vars(watch))
+        return
     _installed.append(watch)
     _hook_exceptions(watch)
     note_exits()
