@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import distarray as da
 from solvers.case import Case, Options
 from solvers.incompressible.cases import CASES
 
+#: What a user's options and files can cause, on all ranks alike.
+REFUSALS = (da.SolverError, da.FileError, da.DecompositionError, da.GridError)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the case named on the command line, or list all. Collective."""
+    """Run the case named on the command line, or list all; the exit code. Collective.
+
+    What is refused is said in one line on standard error, by rank 0, and the code is 2.
+    """
     chosen = _parser().parse_args(arguments)
     if chosen.case == "list":
         _list()
         return 0
     case = next(case for case in CASES if case.name == chosen.case)
-    case.run(_options(case, chosen))
+    try:
+        case.run(_options(case, chosen))
+    except REFUSALS as error:
+        with contextlib.redirect_stdout(sys.stderr):
+            da.log(f"python -m solvers {case.name}: {error}")
+        return 2
     return 0
 
 
@@ -67,12 +80,11 @@ def _options(case: Case, chosen: argparse.Namespace) -> Options:
 
 
 def _list() -> None:
-    import distarray as da
-
     width = max(len(case.name) for case in CASES)
     for case in CASES:
         da.log(f"{case.name:<{width}}  {case.summary}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Not by sys.exit, of which distarray takes a code other than 0 for the failure of one rank.
+    raise SystemExit(main())

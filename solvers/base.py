@@ -10,12 +10,35 @@ from __future__ import annotations
 import abc
 import math
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import distarray as da
 from solvers.progress import Progress
+
+
+def make_folder(path: str | os.PathLike[str], grid: da.Grid) -> None:
+    """Make a folder unless it is there, and see that it takes files. Collective.
+
+    Raises
+    ------
+    FileError
+        On all ranks, if it cannot be made or takes no files.
+    """
+    error = None
+    if grid.is_root:
+        try:
+            Path(path).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path):
+                pass
+        except OSError as problem:
+            error = da.FileError(
+                f"The folder '{path}' has to take files, received: {problem.strerror}; "
+                f"give another folder."
+            )
+    grid.communicator.agree(error)
 
 
 class Solver(abc.ABC):
@@ -90,11 +113,15 @@ class Solver(abc.ABC):
         ------
         SolverError
             Nothing says when to stop, or the state is no longer finite.
+        FileError
+            The folder cannot be made or takes no files.
         """
         if until is None and steady is None and max_steps is None:
             raise da.SolverError(
                 "A run needs an end, received none; give until=, steady= or max_steps=."
             )
+        if output is not None and every:
+            make_folder(output, self.grid)
         last = None if max_steps is None else self.step_count + max_steps
         with Progress(
             self, until=until, steady=steady, enabled=progress and self.grid.is_root
@@ -178,7 +205,6 @@ class Solver(abc.ABC):
         self, output: str | os.PathLike[str] | None, callback: Callable[[], Any] | None
     ) -> None:
         if output is not None:
-            Path(output).mkdir(parents=True, exist_ok=True)
             self.save(Path(output) / f"step-{self.step_count:07d}.h5")
         if callback is not None:
             callback()

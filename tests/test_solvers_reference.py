@@ -1,12 +1,12 @@
 """Published tables, interpolation, pictures and the command line of the solvers."""
 
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-import distarray as da
 from solvers.__main__ import main
 from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
 from solvers.incompressible.plot import streamlines
@@ -17,6 +17,7 @@ from solvers.incompressible.reference import (
     interpolate,
     published_table,
 )
+from tests.harness import run_ranks
 
 
 def test_tables_hold_the_published_values():
@@ -129,9 +130,79 @@ def test_taylor_green_case_prints_the_exact_energy(tmp_path, capsys):
     assert computed == pytest.approx(exact, rel=5e-4)
 
 
-def test_a_reynolds_number_is_above_zero(tmp_path):
-    with pytest.raises(da.SolverError, match=r"received 0\.0"):
-        main(["cavity", "--reynolds", "0", "--output", str(tmp_path)])
+@pytest.mark.parametrize("cells", ["1", "2"])
+def test_a_cavity_too_coarse_for_centre_lines_is_run_and_written(tmp_path, capsys, cells):
+    assert main(["cavity", "--cells", cells, "--until", "0.3", "--output", str(tmp_path)]) == 0
+    assert "needs at least 3 cells per axis" in capsys.readouterr().out
+    assert (tmp_path / "cavity.h5").exists()
+
+
+def test_three_cells_are_compared(tmp_path, capsys):
+    assert main(["cavity", "--cells", "3", "--output", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "Centre lines against Marchi" in out
+    assert "Not steady" not in out
+
+
+@pytest.mark.parametrize(
+    ("until", "residual"), [("1", "not yet measured"), ("5", r"\d\.\de-0[1-4]")]
+)
+def test_a_comparison_before_the_flow_is_steady_says_so(tmp_path, capsys, until, residual):
+    assert main(["cavity", "--cells", "16", "--until", until, "--output", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "Centre lines against Marchi" in out
+    assert re.search(
+        rf"Not steady at time {until} \(residual {residual}, steady below 1e-05\)", out
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--cells", "8", "--reynolds", "400"], "Reynolds numbers 100 and 1000, not for 400."),
+        (["--cells", "4", "4", "4"], "of the square, not of the cube"),
+    ],
+)
+def test_without_a_table_the_reason_is_told(tmp_path, capsys, options, reason):
+    assert main(["cavity", *options, "--until", "0.01", "--output", str(tmp_path)]) == 0
+    assert reason in capsys.readouterr().out
+
+
+def test_a_restart_later_than_the_end_is_refused(tmp_path, capsys):
+    arguments = ["cavity", "--cells", "8", "--output", str(tmp_path)]
+    restart = tmp_path / "cavity.h5"
+    assert main([*arguments, "--until", "0.5"]) == 0
+    before = restart.read_bytes()
+    assert main([*arguments, "--until", "0.25", "--restart", str(restart)]) == 2
+    assert "received the end 0.25 for the file" in capsys.readouterr().err
+    assert restart.read_bytes() == before
+
+
+REFUSED = [
+    (["--reynolds", "0"], "A Reynolds number is above 0, received 0.0"),
+    (["--reynolds", "-3"], "A Reynolds number is above 0, received -3.0"),
+    (["--restart", "nope.h5"], "The file 'nope.h5' does not exist"),
+    (["--output", "/proc/nope"], "The folder '/proc/nope' has to take files, received: "),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_is_refused_is_said_in_one_line(tmp_path, capsys, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["cavity", "--cells", "8", *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"python -m solvers cavity: {message}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED[1:])
+def test_several_ranks_refuse_together_and_print_once(options, message):
+    result = run_ranks("solvers", 3, args=["cavity", "--cells", "8", *options], check=False)
+    assert result.returncode == 2, result.report()
+    assert result.stderr.count(message) == 1, result.report()
+    assert "Traceback" not in result.stderr
+    assert "all ranks are ended" not in result.stderr
 
 
 def test_an_unknown_case_is_refused():

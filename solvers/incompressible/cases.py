@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 import distarray as da
+from solvers.base import make_folder
 from solvers.case import Case, Options
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.plot import streamlines
-from solvers.incompressible.reference import compare_centre_lines
+from solvers.incompressible.reference import compare_centre_lines, why_not_compared
 from solvers.incompressible.solver import IncompressibleSolver
 
 #: A flow is steady once max |du/dt| is below this share of (lid speed)^2 / side.
@@ -45,23 +46,21 @@ def taylor_green(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfi
 
 
 def run_cavity(options: Options) -> None:
-    """March from rest until steady, then compare, save and draw. Collective."""
-    flow = _flow(cavity(options.cells, options.reynolds), options)
+    """March from rest until steady, then save, draw and compare. Collective."""
+    flow = _flow(cavity(options.cells, options.reynolds), options, options.until)
     steady = STEADY if options.until is None else None
     flow.run(
         options.until, steady=steady, output=options.output, every=options.every, progress=True
     )
-    comparison = compare_centre_lines(flow)
-    if comparison is not None:
-        da.log(comparison.text())
     _finish(flow, options.output / "cavity")
+    _compare(flow)
 
 
 def run_taylor_green(options: Options) -> None:
     """Let the vortices decay, print their energy, save and draw. Collective."""
-    flow = _flow(taylor_green(options.cells, options.reynolds), options)
-    start = kinetic_energy(flow)
     until = 1.0 if options.until is None else options.until
+    flow = _flow(taylor_green(options.cells, options.reynolds), options, until)
+    start = kinetic_energy(flow)
     flow.run(until, output=options.output, every=options.every, progress=True)
     end = kinetic_energy(flow)
     da.log(f"Kinetic energy per volume {start:.9f} at the start, {end:.9f} at time {flow.time:g}")
@@ -85,16 +84,39 @@ def _viscosity(reynolds: float) -> float:
     return 1.0 / reynolds
 
 
-def _flow(config: IncompressibleConfig, options: Options) -> IncompressibleSolver:
+def _flow(
+    config: IncompressibleConfig, options: Options, until: float | None
+) -> IncompressibleSolver:
+    """The flow at its start, and a folder for its files, or an error before anything is run."""
     flow = IncompressibleSolver(dataclasses.replace(config, advection=options.advection))
     if options.restart is not None:
         flow.restore(options.restart)
+        if until is not None and flow.time > until:
+            raise da.SolverError(
+                f"A run ends no earlier than it begins, received the end {until} for the file "
+                f"'{options.restart}' of time {flow.time}; give a later --until."
+            )
+    make_folder(options.output, flow.grid)
     return flow
+
+
+def _compare(flow: IncompressibleSolver) -> None:
+    """Print the comparison with a published table and what it is worth, or why there is none."""
+    comparison = compare_centre_lines(flow)
+    if comparison is None:
+        da.log(why_not_compared(flow.config))
+        return
+    da.log(comparison.text())
+    if not flow.residual < STEADY:
+        residual = f"{flow.residual:.1e}" if np.isfinite(flow.residual) else "not yet measured"
+        da.log(
+            f"Not steady at time {flow.time:g} (residual {residual}, steady below {STEADY:g}): "
+            f"the table holds for the steady flow."
+        )
 
 
 def _finish(flow: IncompressibleSolver, stem: Path) -> None:
     da.log(f"Largest divergence {flow.max_divergence():.3e}")
-    stem.parent.mkdir(parents=True, exist_ok=True)
     flow.save(stem.with_suffix(".h5"))
     drawn = streamlines(flow, stem.with_suffix(".png"))
     da.log(

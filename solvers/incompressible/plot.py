@@ -64,9 +64,10 @@ def _draw(flow: IncompressibleSolver, planes: list[Any], path: str | os.PathLike
         cmap="viridis",
         interpolation="bilinear",
     )
-    axes.streamplot(
-        x, y, planes[0].T, planes[1].T, density=1.8, color="white", linewidth=0.6, arrowsize=0.7
-    )
+    if min(x.size, y.size) > 1:  # one cell alone has no lines
+        axes.streamplot(
+            x, y, planes[0].T, planes[1].T, density=1.8, color="white", linewidth=0.6, arrowsize=0.7
+        )
     axes.set_title(f"{' x '.join(map(str, flow.config.cells))} cells, time {flow.time:.2f}")
     figure.colorbar(speed, label="speed")
     figure.savefig(path, dpi=150)

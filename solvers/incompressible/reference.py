@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.solver import IncompressibleSolver
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -21,6 +22,10 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 #: Neighbours that an interpolated value is made of: cubic, so that it adds less than the scheme's
 #: own error.
 POINTS = 4
+#: Fewest cells per axis that have this many faces.
+FEWEST_CELLS = POINTS - 1
+#: Reynolds numbers with a table.
+PUBLISHED = (100, 1000)
 
 
 @dataclass(frozen=True)
@@ -83,12 +88,13 @@ def published_table(reynolds: float) -> Table | None:
 def compare_centre_lines(flow: IncompressibleSolver) -> Comparison | None:
     """Compare a cavity, a unit square whose lid alone moves with speed 1, with its table.
 
-    None for another flow, or for a Reynolds number without a table. Collective.
+    None for another flow, for a Reynolds number without a table, and for fewer than `FEWEST_CELLS`
+    along an axis. Collective.
     """
     config = flow.config
     lid = dict(config.walls) == {"y+": (1.0, 0.0)} and config.force is None
     unit = tuple(flow.grid.bounds) == ((0.0, 1.0), (0.0, 1.0)) and not any(config.periodic_axes)
-    if not (lid and unit and config.viscosity > 0.0):
+    if not (lid and unit and config.viscosity > 0.0) or min(config.cells) < FEWEST_CELLS:
         return None
     table = published_table(round(1.0 / config.viscosity, 9))
     if table is None:
@@ -96,6 +102,22 @@ def compare_centre_lines(flow: IncompressibleSolver) -> Comparison | None:
     lines = [centre_line(flow, component) for component in (0, 1)]
     rows = tuple((c, at, value, interpolate(*lines[c], at)) for c, at, value in table.rows)
     return Comparison(table.source, rows)
+
+
+def why_not_compared(config: IncompressibleConfig) -> str:
+    """What a user is told of a cavity without a comparison. Local."""
+    if config.ndim != 2:
+        return "No comparison: the published tables are of the square, not of the cube."
+    if min(config.cells) < FEWEST_CELLS:
+        cells = " x ".join(map(str, config.cells))
+        return (
+            f"No comparison: a centre line needs at least {FEWEST_CELLS} cells per axis, and there "
+            f"are {cells}."
+        )
+    return (
+        f"No comparison: published tables exist for the Reynolds numbers "
+        f"{' and '.join(map(str, PUBLISHED))}, not for {1.0 / config.viscosity:g}."
+    )
 
 
 def centre_line(flow: IncompressibleSolver, component: int) -> tuple[Array, Array]:
