@@ -42,6 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _without_command(arguments: Sequence[str]) -> int:
+    """Print the usage on rank 0, whose code alone says that the command line is wrong."""
     asked = bool(arguments) and arguments[0] in ("-h", "--help", "help")
     launch = launcher.launched(os.environ)
     if launch is None or launch.rank == 0:
@@ -51,7 +52,10 @@ def _without_command(arguments: Sequence[str]) -> int:
                 file=sys.stderr,
             )
         print(_usage(), file=sys.stdout if asked else sys.stderr)
-    return 0 if asked else 2
+        return 0 if asked else 2
+    # A launcher ends the job at the first code other than 0, maybe before rank 0 has printed; the
+    # code of the job is that of rank 0.
+    return 0
 
 
 def _usage() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import itertools
 import os
 import platform
 import subprocess
@@ -28,6 +29,7 @@ OPEN_MPI_SETTINGS = (
     "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"
 )
 _CHILD_SECONDS = 60
+_TRACEBACK = "Traceback (most recent call last):\n"
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def mpi() -> Iterator[Finding]:
     if code == 0:
         yield Finding(OK, "MPI", output)
     else:
-        yield Finding(FAIL, "MPI", f"cannot be loaded: {output}; pip install '.[mpi]'.")
+        yield Finding(FAIL, "MPI", f"cannot be loaded: {output}; pip install 'distarray-mpi[mpi]'.")
 
 
 def compiler() -> Iterator[Finding]:
@@ -176,12 +178,30 @@ def _child(command: list[str]) -> tuple[int, str]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, str(error)
-    lines = [line.strip(" -") for line in done.stdout.splitlines()]
-    lines = [line for line in lines if line]
     if done.returncode:
-        telling = [line for line in lines if "root" in line or "slots" in line or "Error" in line]
-        return done.returncode, (telling or lines or ["no output"])[0]
-    return 0, (lines or [""])[-1]
+        return done.returncode, telling_line(done.stdout)
+    return 0, (_full_lines(done.stdout) or [""])[-1]
+
+
+def telling_line(output: str) -> str:
+    """The line that says most of what a failed program printed. Local.
+
+    The last line of the message of the last exception, if there is one.
+    """
+    *_, trace = output.rpartition(_TRACEBACK)
+    if trace != output:
+        after = itertools.dropwhile(lambda line: line[:1] in ("", " "), trace.splitlines())
+        message = list(itertools.takewhile(lambda line: line.strip(" -"), after))
+        if message:
+            return message[-1].strip()
+    lines = _full_lines(output)
+    telling = [line for line in lines if "root" in line or "slots" in line or "Error" in line]
+    return (telling or lines or ["no output"])[0]
+
+
+def _full_lines(output: str) -> list[str]:
+    lines = [line.strip(" -") for line in output.splitlines()]
+    return [line for line in lines if line]
 
 
 def self_test(comm: Communicator) -> Iterator[Finding]:

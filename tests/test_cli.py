@@ -78,6 +78,35 @@ def test_two_mpi_wheels_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip uninstall all but one" in first.text
 
 
+def test_a_library_that_cannot_be_loaded_is_told_by_its_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MPI4PY_LIBMPI", "/nowhere/libmpi.so")
+    *_, last = doctor.mpi()
+    assert last.state == "FAIL"
+    assert "raise " not in last.text
+    assert last.text.startswith("cannot be loaded: ")
+    assert last.text.endswith("; pip install 'distarray-mpi[mpi]'.")
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("", "no output"),
+        ("first\nSomeError: second\nthird", "SomeError: second"),
+        ("--- mpirun as root ---\nSomeError", "mpirun as root"),
+        (
+            "noise\nTraceback (most recent call last):\n"
+            '  File "/root/a.py", line 1, in f\n    raise RuntimeError(text)\n'
+            "RuntimeError: no library\nlibmpi.so: is missing\n------\nprterun: root\n",
+            "libmpi.so: is missing",
+        ),
+    ],
+)
+def test_the_telling_line_of_a_failure(output: str, line: str) -> None:
+    assert doctor.telling_line(output) == line
+
+
 def test_more_ranks_than_cores_is_a_note() -> None:
     cores = doctor.available_cores()
     assert cores <= (os.cpu_count() or 1)
