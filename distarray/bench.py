@@ -107,6 +107,8 @@ class Row:
         return f"{line}{_time(self.reference):>12}{self.figure:>12.3f}{self.gate:>12.2f}  {kept}"
 
 
+#: Cells along each axis of the large cubes that the gates are meant for.
+GATE_CELLS = 256
 _HEAD = f"{'what':<46}{'on':>3}{'median':>12}{'beside':>12}{'ratio':>12}{'gate':>12}"
 
 
@@ -118,7 +120,7 @@ def _time(seconds: float) -> str:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument(
-        "--cells", type=int, default=256, help="cells along each axis of the large cubes"
+        "--cells", type=int, default=GATE_CELLS, help="cells along each axis of the large cubes"
     )
     parser.add_argument(
         "--repeat", type=int, default=7, help="measurements of each, of which the median is taken"
@@ -133,6 +135,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"--{name} must be at least 1, not {getattr(options, name)}.", file=sys.stderr)
             return 2
     communicator = default()
+    load = _load()
     with _pinned(communicator.rank):
         several = communicator.size > 1
         rows = _rank_rows(communicator, options) if several else _single_rows(options)
@@ -141,6 +144,8 @@ def run(options: argparse.Namespace) -> int:
         rows += _started(options)
     if communicator.rank == 0:
         _show(rows, options.json)
+        for remark in remarks(options.cells, load, _load()):
+            print(remark)
     return int(any(row.figure > row.gate for row in rows))
 
 
@@ -148,6 +153,28 @@ def _show(rows: Sequence[Row], path: Path | None) -> None:
     print("\n".join([_HEAD, *map(str, rows)]))
     if path is not None:
         path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+def _load() -> float | None:
+    """The load average of the last minute, where the system tells it. Local."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):  # a system without it, or one that hides it
+        return None
+
+
+def remarks(cells: int, start: float | None, end: float | None) -> list[str]:
+    """What to know of the table: how busy the machine was at its start and end, and what the gates
+    are meant for. Local.
+    """
+    lines, cores = [], os.cpu_count() or 1
+    if start is not None and end is not None:
+        lines.append(f"load average {start:.2f} at the start, {end:.2f} at the end, {cores} cores")
+        if max(start, end) > cores:
+            lines.append("More programs ran than there are cores; repeat on an idle machine.")
+    if cells != GATE_CELLS:
+        lines.append(f"The gates are meant for --cells {GATE_CELLS}, not {cells}.")
+    return lines
 
 
 @contextmanager
@@ -282,7 +309,8 @@ def _started(options: argparse.Namespace) -> list[Row]:
             )
         except OSError as error:
             raise CommunicationError(
-                f"bench cannot start two ranks with {launcher} ({error}); pip install '.[mpi]'."
+                f"bench cannot start two ranks with {launcher} ({error}); "
+                f"pip install 'distarray-mpi[mpi]'."
             ) from None
         if not path.exists():
             raise CommunicationError(

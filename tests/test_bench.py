@@ -38,6 +38,19 @@ def test_the_table_has_a_row_for_each_gate(tmp_path: Path) -> None:
     assert all(row.seconds > 0 for row in rows if "import" not in row.name)
     for row in rows:
         assert str(row) in result.stdout
+    assert "The gates are meant for --cells 256, not 12." in result.stdout
+
+
+def test_remarks_tell_of_a_busy_machine_and_of_other_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench.os, "cpu_count", lambda: 4)
+    quiet = "load average 0.50 at the start, 1.25 at the end, 4 cores"
+    assert bench.remarks(256, 0.5, 1.25) == [quiet]
+    assert bench.remarks(256, None, None) == []
+    _, busy, size = bench.remarks(64, 0.5, 4.5)
+    assert "repeat on an idle machine" in busy
+    assert size == "The gates are meant for --cells 256, not 64."
 
 
 @pytest.mark.parametrize("option", ["--cells", "--repeat"])
