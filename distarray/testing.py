@@ -25,6 +25,14 @@ from distarray.comm import default
 from distarray.comm.base import Communicator, PersistentExchange, Request, Transfer
 from distarray.decomposition import factorisations
 
+__all__ = [
+    "WatchedCommunicator",
+    "assert_equal",
+    "assert_same_on_all_ranks",
+    "process_grids",
+    "wipe_halo",
+]
+
 
 def process_grids(size: int, ndim: int) -> list[tuple[int, ...]]:
     """Every process grid of `size` ranks with `ndim` axes. Local."""
