@@ -21,7 +21,7 @@ from distarray.array import DistArray
 from distarray.comm.base import Communicator
 from distarray.errors import FileError, shown
 from distarray.grid import Grid
-from distarray.io.describe import path_of
+from distarray.io.describe import number_text, path_of
 from distarray.io.place import create, flush
 from distarray.io.snapshot import Snapshot, agreed, load, save
 
@@ -158,8 +158,11 @@ class Checkpointer:
         """Whether a multiple of `every` was reached since the call before."""
         if isinstance(step, bool) or not hasattr(step, "__index__") or step < 0:
             raise FileError(
-                f"A checkpoint needs a step that is an integer of at least 0, received {step!r}."
+                f"A checkpoint needs a step that is an integer of at least 0, "
+                f"received {number_text(step)}."
             )
+        if step >= 2**63:
+            raise FileError(f"step must fit into 64 bits, received {number_text(step)}.")
         interval, before = int(step) // self.every, self._interval
         self._interval = interval
         return int(step) % self.every == 0 or (before is not None and interval > before)

@@ -104,7 +104,7 @@ def _step(step: Any) -> int | None:
     except TypeError:
         raise FileError(f"step must be an integer, received {step!r}.") from None
     if number is not None and not -(2**63) <= number < 2**63:
-        raise FileError(f"step must fit into 64 bits, received {_number(number)}.")
+        raise FileError(f"step must fit into 64 bits, received {number_text(number)}.")
     return number
 
 
@@ -114,14 +114,14 @@ def _time(time: Any) -> float | None:
     except (TypeError, ValueError):
         raise FileError(f"time must be a number, received {time!r}.") from None
     except OverflowError:
-        raise FileError(f"time must fit into a float, received {_number(time)}.") from None
+        raise FileError(f"time must fit into a float, received {number_text(time)}.") from None
 
 
-def _number(value: Any) -> str:
-    """A number as it is written, unless Python could refuse to write it."""
+def number_text(value: Any) -> str:
+    """A number as it is written, unless Python could refuse to write it. Local."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
-    return str(value)
+    return repr(value)
 
 
 def grid_record(grid: Grid) -> GridRecord:

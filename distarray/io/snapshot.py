@@ -193,7 +193,10 @@ def agreed(communicator: Communicator, subject: str) -> Iterator[None]:
 
 def _clause(error: Exception) -> str:
     """What an error says, on one line and without its full stop, to be part of a sentence."""
-    return " ".join(str(error).split()).rstrip(".")
+    try:
+        return " ".join(str(error).split()).rstrip(".")
+    except Exception:  # an error of a user's class that cannot be written must not stop a rank
+        return "without a text"
 
 
 # Writing.

@@ -524,6 +524,17 @@ def test_error_of_another_class_on_one_rank(folder: Path) -> None:
 
         assert error(fail) == "The file 'a': IndexError, too many indices."
 
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    def fail_without_text() -> None:
+        with agreed(da.Grid((12, 9)).communicator, "The file 'a'"):
+            if world.rank == world.size - 1:
+                raise Mute
+
+    assert error(fail_without_text) == "The file 'a': Mute, without a text."
+
 
 def test_attributes_that_cannot_be_written(folder: Path) -> None:
     u = da.Grid((12, 9)).zeros()
@@ -540,6 +551,14 @@ def test_attributes_that_cannot_be_written(folder: Path) -> None:
         assert error(lambda options=options: da.save(folder / "a.h5", {"u": u}, **options)) == (
             f"{name} must {rule}, received an integer of 16610 bits."
         )
+    checkpoints = da.Checkpointer(folder, every=1)
+    text = "step must fit into 64 bits, received an integer of 16610 bits."
+    assert error(lambda: checkpoints.save({"u": u}, step=large)) == text
+    text = (
+        "A checkpoint needs a step that is an integer of at least 0, received an integer of 16610 "
+        "bits."
+    )
+    assert error(lambda: checkpoints.save({"u": u}, step=-large)) == text
     assert not list(folder.iterdir())
 
 
