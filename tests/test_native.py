@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import math
 import os
 import stat
@@ -35,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def _forget():
-    for function in (native._library, native.toolchain, native._checked):
+    for function in (native._library, native.toolchain, native._checked, native._temporary):
         function.cache_clear()
 
 
@@ -334,3 +335,88 @@ def test_compiler_without_openmp_gives_one_note(folder, tmp_path, monkeypatch, c
     assert _twice() == [0, 2, 4]
     native.load(DOUBLE + "\n", "twice")
     assert capsys.readouterr().err.count("no OpenMP") == 1
+
+
+def _script(path, text):
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_compiler_that_never_ends_is_passed_over_for_a_while(folder, tmp_path, monkeypatch, capsys):
+    log = tmp_path / "log"
+    monkeypatch.setenv("CC", _script(tmp_path / "cc", f"echo called >> {log}\nsleep 90"))
+    monkeypatch.setattr(native, "TRIAL_SECONDS", 1.0)
+    for _ in range(2):
+        assert _twice() == [0, 2, 4]
+        _forget()
+    assert log.read_text(encoding="utf-8") == "called\n"
+    assert capsys.readouterr().err.count("does not end and is passed over") == 1
+
+
+def test_compiler_that_never_ends_with_a_kernel_is_an_error(folder, tmp_path, monkeypatch):
+    text = 'case "$*" in *.trial-*) exec cc "$@";; esac\nsleep 90'
+    monkeypatch.setenv("CC", _script(tmp_path / "cc", text))
+    monkeypatch.setattr(native, "COMPILE_SECONDS", 1.0)
+    with pytest.raises(BackendError, match=r"cc did not end within 1 s; set CC to another"):
+        native.load(DOUBLE, "twice")
+
+
+def test_cc_that_is_no_command_is_passed_over(folder, monkeypatch, capsys):
+    monkeypatch.setenv("CC", "'gcc")
+    assert _twice() == [0, 2, 4]
+    assert "CC='gcc is no command (No closing quotation) and is passed over" in (
+        capsys.readouterr().err
+    )
+
+
+def test_an_empty_choice_of_the_cache_is_none_and_a_relative_one_is_made_absolute(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DISTARRAY_CACHE", "")
+    assert native.cache_folder() == tmp_path / "home" / "distarray"
+    monkeypatch.setenv("DISTARRAY_CACHE", "kernels")
+    assert native.cache_folder() == tmp_path / "kernels"
+    _forget()
+    assert _twice() == [0, 2, 4]
+    _forget()
+
+
+def test_memory_of_a_compiler_that_is_gone_is_renewed(folder):
+    _twice()
+    (known,) = folder.glob("compiler-*.json")
+    whole = known.read_text(encoding="utf-8")
+    known.write_text('{"command": ["/gone/cc"], "flags": [], "openmp": false}', encoding="utf-8")
+    _forget()
+    assert _twice() == [0, 2, 4]
+    assert known.read_text(encoding="utf-8") == whole
+
+
+def test_a_folder_in_an_entrys_place_is_a_miss(folder):
+    _twice()
+    (entry,) = folder.glob("*.so")
+    entry.unlink()
+    (entry / "inside").mkdir(parents=True)
+    _forget()
+    with pytest.warns(RuntimeWarning, match="are kept in a temporary folder"):
+        assert _twice() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_full_disk_is_one_warning_and_a_temporary_folder(folder, monkeypatch, warm):
+    if warm:
+        native.load(DOUBLE + "\n", "twice")
+        _forget()
+    whole = Path.write_text
+
+    def write(path, text, **options):
+        if folder in path.parents:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(path, text, **options)
+
+    monkeypatch.setattr(Path, "write_text", write)
+    with pytest.warns(RuntimeWarning, match="No space left on device"):
+        assert _twice() == [0, 2, 4]
+    native.load(DOUBLE + "// more", "twice")  # a second warning would be an error

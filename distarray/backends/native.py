@@ -18,15 +18,17 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from distarray.errors import BackendError
 from distarray.launcher import child_environment, launched
@@ -66,6 +68,20 @@ void trial(double *x, int64_t n) {
 """
 _TRAILER = b"\ndistarray-sha256:"
 _LIBRARY_VERSION = "3"
+#: Bytes that a disk with room for a library takes.
+_ROOM = 1 << 20
+
+#: Seconds that a compiler may take for a kernel, and for the small program that tries it out.
+COMPILE_SECONDS = 300.0
+TRIAL_SECONDS = 30.0
+#: Seconds for which one that did not end in time is not tried again, by any process.
+SILENCE_SECONDS = 600.0
+
+T = TypeVar("T")
+
+
+class _SilentError(BackendError):
+    """A compiler did not end in time."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +133,38 @@ def _library(source: str, fast: bool, parallel: bool) -> ctypes.CDLL | None:
     if parallel and tools.openmp:
         flags.append(OPENMP_FLAG)
     key = _digest(_LIBRARY_VERSION, source, *flags, *_identity(tools.command), _cpu())
-    path = cache_folder() / f"{key}.so"
+    return _kept(lambda folder: _entry(tools, flags, source, folder / f"{key}.so"))
+
+
+def _kept(make: Callable[[Path], T]) -> T:
+    """What `make` makes in the cache or, where that is full or unusable, in a temporary folder."""
+    try:
+        return make(cache_folder())
+    except OSError as error:
+        problem = str(error)
+    if not _temporary.cache_info().currsize and _first_rank():
+        warnings.warn(
+            f"distarray cannot use its cache of compiled kernels ({problem}); they are kept in a "
+            "temporary folder. See that its disk has room, or set DISTARRAY_CACHE to another.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    try:
+        return make(_temporary())
+    except OSError as error:
+        raise BackendError(
+            f"Compiled kernels can be kept neither in the cache ({problem}) nor in a temporary "
+            f"folder ({error}); make room, or set DISTARRAY_EXECUTOR=numpy to do without."
+        ) from error
+
+
+@functools.cache
+def _temporary() -> Path:
+    """The folder of this process for what cannot be kept."""
+    return Path(tempfile.mkdtemp(prefix="distarray-"))
+
+
+def _entry(tools: Toolchain, flags: list[str], source: str, path: Path) -> ctypes.CDLL:
     return _open(path) or _compile_once(tools, flags, source, path)
 
 
@@ -126,7 +173,7 @@ def _compile_once(tools: Toolchain, flags: list[str], source: str, path: Path) -
     with _lock(path.with_suffix(".lock")):
         library = _open(path)
         if library is None:
-            _compile((*tools.command, *flags), source, path)
+            _compile((*tools.command, *flags), source, path, COMPILE_SECONDS)
             library = _open(path)
     if library is None:
         raise BackendError(
@@ -136,18 +183,21 @@ def _compile_once(tools: Toolchain, flags: list[str], source: str, path: Path) -
     return library
 
 
-def _compile(command: tuple[str, ...], source: str, path: Path) -> None:
-    """Write the library for `source` with its checksum to `path`, whole or not at all."""
+def _compile(command: tuple[str, ...], source: str, path: Path, seconds: float) -> None:
+    """Write the library for `source` with its checksum to `path`, whole or not at all.
+
+    Raises OSError where the folder of `path`, not the text, is the reason that there is none.
+    """
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".build-") as folder:
         text, built = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
         text.write_text(source, encoding="utf-8")
-        result = _call([*command, "-o", str(built), str(text), "-lm"])
-        if result is None or result.returncode or not built.exists():
-            output = "no output" if result is None else result.stderr.replace(str(text), "kernel.c")
+        failed, output = _call([*command, "-o", str(built), str(text), "-lm"], seconds)
+        if failed or not built.exists():
+            (Path(folder) / "room").write_bytes(bytes(_ROOM))
             raise BackendError(
                 f"The compiler {shlex.join(command[:1])} rejected generated C text: "
-                f"{_first_lines(output)}; set CC to another compiler, or DISTARRAY_EXECUTOR=numpy "
-                "to do without."
+                f"{_first_lines(output.replace(str(text), 'kernel.c'))}; set CC to another "
+                "compiler, or DISTARRAY_EXECUTOR=numpy to do without."
             )
         with built.open("ab") as file:
             content = built.read_bytes()
@@ -170,7 +220,7 @@ def _open(path: Path) -> ctypes.CDLL | None:
 def toolchain() -> Toolchain | None:
     """The first that works of $CC, cc, gcc, clang and the ziglang wheel; else None. Local."""
     for command in _candidates():
-        found = _remembered(command)
+        found = _kept(functools.partial(_remembered, command))
         if found is not None:
             if threads() > 1 and not found.openmp:
                 _note(
@@ -189,62 +239,109 @@ def toolchain() -> Toolchain | None:
 
 
 def _candidates() -> Iterator[tuple[str, ...]]:
-    names = [shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]]
-    for name in names:
+    for name in (_chosen(), ["cc"], ["gcc"], ["clang"]):
         if name and (path := shutil.which(name[0])):
             yield (path, *name[1:])
     if importlib.util.find_spec("ziglang") is not None:
         yield (sys.executable, "-m", "ziglang", "cc", "-fno-sanitize=undefined")
 
 
-def _remembered(command: tuple[str, ...]) -> Toolchain | None:
+def _chosen() -> list[str]:
+    """The words of $CC."""
+    text = os.environ.get("CC", "")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        _note(f"distarray: CC={text} is no command ({error}) and is passed over.")
+        return []
+
+
+def _remembered(command: tuple[str, ...], folder: Path) -> Toolchain | None:
     """What was found out about a compiler, now or by an earlier process."""
-    path = (
-        cache_folder() / f"compiler-{_digest(_LIBRARY_VERSION, *_identity(command), _cpu())}.json"
-    )
+    key = _digest(_LIBRARY_VERSION, *_identity(command), _cpu())
+    path = folder / f"compiler-{key}.json"
+    known = _recalled(path, command)
+    if known is not None:
+        return known
+    with _lock(path.with_suffix(".lock")):
+        return _recalled(path, command) or _found_out(command, path)
+
+
+def _recalled(path: Path, command: tuple[str, ...]) -> Toolchain | None:
     with (
         contextlib.suppress(OSError, ValueError, TypeError, KeyError),
         path.open(encoding="utf-8") as file,
     ):
         known = json.load(file)
-        return Toolchain(tuple(known["command"]), tuple(known["flags"]), bool(known["openmp"]))
-    with _lock(path.with_suffix(".lock")):
-        found = _examine(command)
+        if tuple(known["command"]) == command:
+            return Toolchain(command, tuple(known["flags"]), bool(known["openmp"]))
+    return None
+
+
+def _found_out(command: tuple[str, ...], path: Path) -> Toolchain | None:
+    """Examine a compiler and write to `path` what it can; a note of its own if it never ends."""
+    silence = path.with_suffix(".silent")
+    with contextlib.suppress(OSError):
+        if abs(time.time() - silence.stat().st_mtime) < SILENCE_SECONDS:
+            return None
+    try:
+        found = _examine(command, path.parent)
+    except _SilentError:
+        silence.touch()
+        _note(f"distarray: the compiler {shlex.join(command)} does not end and is passed over.")
+        return None
     if found is not None:
         _write(path, json.dumps(asdict(found)))
     return found
 
 
-def _examine(command: tuple[str, ...]) -> Toolchain | None:
+def _examine(command: tuple[str, ...], folder: Path) -> Toolchain | None:
     """Try a compiler and the flags it may lack."""
-    if not _works(command, ()):
+    if not _works(command, (), folder):
         return None
-    native = next(((flag,) for flag in NATIVE_FLAGS if _works(command, (flag,))), ())
-    return Toolchain(command, native, _works(command, (*native, OPENMP_FLAG)))
+    native = next(((flag,) for flag in NATIVE_FLAGS if _works(command, (flag,), folder)), ())
+    return Toolchain(command, native, _works(command, (*native, OPENMP_FLAG), folder))
 
 
-def _works(command: tuple[str, ...], flags: tuple[str, ...]) -> bool:
-    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".trial-") as folder:
+def _works(command: tuple[str, ...], flags: tuple[str, ...], parent: Path) -> bool:
+    with tempfile.TemporaryDirectory(dir=parent, prefix=".trial-") as folder:
         path = Path(folder) / "trial.so"
         try:
-            _compile((*command, *FLAGS, *flags), _TRIAL, path)
+            _compile((*command, *FLAGS, *flags), _TRIAL, path, TRIAL_SECONDS)
+        except _SilentError:
+            raise
         except BackendError:
             return False
         return _open(path) is not None
 
 
-def _call(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+def _call(command: list[str], seconds: float) -> tuple[bool, str]:
+    """Whether a compiler failed, and what it wrote. It is ended, with its children, if too slow."""
     try:
-        return subprocess.run(
+        process = subprocess.Popen(
             command,
             env=child_environment(),
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
             errors="replace",
+            start_new_session=True,
         )
-    except OSError:
-        return None
+    except OSError as error:
+        return True, str(error)
+    try:
+        _, output = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise _SilentError(
+            f"The compiler {shlex.join(command[:1])} did not end within {seconds:.0f} s; set CC to "
+            "another compiler, or DISTARRAY_EXECUTOR=numpy to do without."
+        ) from None
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    return process.returncode != 0, output
 
 
 def cache_folder() -> Path:
@@ -259,10 +356,10 @@ def cache_folder() -> Path:
         Others own the folder or may write to it.
     """
     chosen = os.environ.get("DISTARRAY_CACHE")
-    if chosen is None:
+    if not chosen:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         chosen = str(Path(base) / "distarray")
-    return _checked(chosen)
+    return _checked(os.path.abspath(chosen))
 
 
 @functools.cache
@@ -274,7 +371,7 @@ def _checked(name: str) -> Path:
     except OSError:
         usable = False
     if not usable:
-        return Path(tempfile.mkdtemp(prefix="distarray-"))
+        return _temporary()
     status = folder.stat()
     if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
         raise BackendError(
