@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 import os
 import pickle
@@ -76,14 +77,47 @@ def of(comm: MPI.Intracomm) -> MpiCommunicator:
     """The duplicate of a user's communicator, made at the first call and kept with it. Collective.
 
     The duplicate hangs on the user's communicator as an MPI attribute: any number of grids share
-    one duplicate. It outlives a user's `Free`, since grids may still need it.
+    one duplicate. It outlives a user's `Free`, since grids may still need it, and is freed
+    when another is made after the last of them went.
     """
     found = comm.Get_attr(_attribute())
     if isinstance(found, MpiCommunicator):
         return found
-    made = MpiCommunicator(comm.Dup())
+    _free_dropped()
+    _free_abandoned(comm)
+    own = comm.Dup()
+    made = MpiCommunicator(own)
+    name = comm.bcast((MPI.COMM_WORLD.rank, next(_numbers)))
+    weakref.finalize(made, _abandoned.append, (name, own)).atexit = False
     comm.Set_attr(_attribute(), made)
     return made
+
+
+#: Duplicates that nothing on this rank holds any more, each with a name that all its ranks know.
+_abandoned: deque[tuple[tuple[int, int], MPI.Intracomm]] = deque()
+_numbers = itertools.count()
+
+
+def _free_abandoned(comm: MPI.Intracomm) -> None:
+    """Free those duplicates with the ranks of `comm` that all of them abandoned. Collective.
+
+    The garbage collectors of ranks differ: what only some have abandoned waits for another call.
+    """
+    group = comm.Get_group()
+    known = [_abandoned.popleft() for _ in range(len(_abandoned))]
+    here = dict(entry for entry in known if _has_ranks(entry[1], group))
+    group.Free()
+    common = set(here).intersection(*comm.allgather(set(here)))
+    for name in sorted(common):
+        here[name].Free()
+    _abandoned.extend(entry for entry in known if entry[0] not in common)
+
+
+def _has_ranks(comm: MPI.Intracomm, ranks: MPI.Group) -> bool:
+    group = comm.Get_group()
+    same = MPI.Group.Compare(group, ranks) != MPI.UNEQUAL
+    group.Free()
+    return same
 
 
 @functools.cache
@@ -160,18 +194,18 @@ class MpiRequest:
 class MpiExchange:
     """Persistent sends and receives; a start must have completed before the next."""
 
-    def __init__(self, requests: list[MPI.Prequest], buffers: Any, wait: Wait) -> None:
+    def __init__(self, requests: list[MPI.Prequest], used: Any, wait: Wait) -> None:
         self._requests = requests
         self._request = MpiRequest(requests, wait)
-        # The requests point into the buffers, which live as long as they do.
-        weakref.finalize(self, _dropped.append, (requests, buffers)).atexit = False
+        # The requests point into the buffers and the communicator, which live as long as they do.
+        weakref.finalize(self, _dropped.append, (requests, used)).atexit = False
 
     def start(self) -> Request:
         MPI.Prequest.Startall(self._requests)
         return self._request
 
 
-#: Requests of exchanges that are gone, and their buffers, until they can be freed.
+#: Requests of exchanges that are gone, and what they use, until they can be freed.
 _dropped: deque[tuple[list[MPI.Prequest], Any]] = deque()
 
 
@@ -181,12 +215,12 @@ def _free_dropped() -> None:
     Called from time to time instead of when they go: the garbage collector may run on any thread.
     """
     for _ in range(len(_dropped)):
-        requests, buffers = _dropped.popleft()
+        requests, used = _dropped.popleft()
         if MPI.Request.Testall(requests):
             for request in requests:
                 request.Free()
         else:
-            _dropped.append((requests, buffers))
+            _dropped.append((requests, used))
 
 
 def _all_parts(transfers: Sequence[Transfer], limit: int) -> Iterator[tuple[int, Any]]:
@@ -299,7 +333,7 @@ class MpiCommunicator:
             self._comm.Send_init(part, rank, _HALO_TAG)
             for rank, part in _all_parts(sends, self._limit)
         ]
-        return MpiExchange(requests, (sends, receives), self._wait)
+        return MpiExchange(requests, (self, sends, receives), self._wait)
 
     def exchange(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> None:
         self._wait(

@@ -88,6 +88,31 @@ def test_a_duplicate_outlives_the_users_communicator():
     assert kept.allreduce(np.array([1]), "sum").tolist() == [kept.size]
 
 
+def test_duplicates_that_nobody_holds_are_freed():
+    mpi._abandoned.clear()
+    for turn in range(20):
+        mine = MPI.COMM_WORLD.Dup()
+        kept = comm.default(mine)
+        mine.Free()
+        assert kept.allreduce(np.array([turn]), "max").tolist() == [turn]
+        del kept
+        assert len(mpi._abandoned) == 1
+
+
+def test_a_duplicate_that_one_rank_holds_stays():
+    mpi._abandoned.clear()
+    first = MPI.COMM_WORLD.Dup()
+    held = [comm.default(first)]
+    first.Free()
+    if MPI.COMM_WORLD.rank:
+        held.clear()
+    comm.default(MPI.COMM_WORLD.Dup())
+    assert len(mpi._abandoned) == (1 if MPI.COMM_WORLD.rank else 0)
+    held.clear()
+    comm.default(MPI.COMM_WORLD.Dup())
+    assert not mpi._abandoned
+
+
 def test_a_thousand_uses_take_one_duplicate():
     mine = MPI.COMM_WORLD.Dup()
     made = {id(comm.default(mine)) for _ in range(1000)}
