@@ -6,8 +6,9 @@ Order of one exchange::
     poll     let messages progress; the core may be computed meanwhile
     finish   wait for all messages, unpack them (one call)
 
-From `begin` to `finish` the halo may change at any time, so only cells that read no halo may be
-computed. Owned cells may be written as soon as `begin` returns.
+From `begin` to `finish` the halo that messages fill may change at any time, so only cells that read
+none of it may be computed; what the rank copies from itself is there when `begin` returns. Owned
+cells may be written from then on.
 """
 
 from __future__ import annotations
