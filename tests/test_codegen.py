@@ -93,7 +93,7 @@ class Case:
         launch = (
             evaluate.bind(self.program, views, self.geometry)
             if way == "numpy"
-            else compile.bind(self.program, views, self.geometry, BACKEND)
+            else BACKEND.bind(self.program, views, self.geometry)
         )
         assert isinstance(launch, compile.NativeLaunch) == (way == "compiled")
         launch.reset_reductions()
@@ -446,7 +446,7 @@ def test_positions_without_a_grid_are_an_error():
     with pytest.raises(
         compile.StencilError, match=r"da.coordinate or da.spacing on arrays that lie on no grid"
     ):
-        compile.bind(case.program, case.views, case.geometry, BACKEND)
+        BACKEND.bind(case.program, case.views, case.geometry)
 
 
 @pytest.mark.parametrize("start", [(0, 0), (3, 5), (4, 7)])
@@ -634,7 +634,7 @@ def test_nan_is_flagged_and_extrema_are_those_of_the_numbers(place):
 
 def test_reductions_start_at_the_identity_and_reset():
     case = Case(all_reductions, [parameter("u"), parameter("v")], (3, 8), special=False)
-    launch = compile.bind(case.program, case.views, case.geometry, BACKEND)
+    launch = BACKEND.bind(case.program, case.views, case.geometry)
     launch.run(case.box)
     launch.reset_reductions()
     total, limbs, least, greatest = launch.partials()
@@ -685,7 +685,7 @@ def test_one_array_under_two_names():
     case = Case(kernel, [parameter(n) for n in ("a", "b", "new")], (5, 40), special=False)
     before = case.views[0].memory.copy()
     views = [case.views[0], case.views[0], case.views[2]]
-    launch = compile.bind(case.program, views, case.geometry, BACKEND)
+    launch = BACKEND.bind(case.program, views, case.geometry)
     launch.run(case.box)
     i = slice(HALO, -HALO)
     np.testing.assert_array_equal(views[0].memory[i, i], before[i, i] + 1.0)
@@ -757,7 +757,7 @@ def test_rows_that_are_not_contiguous_run_as_numpy():
         lambda u, new: new.__setitem__((0, 0), u[0, 1]), [parameter("u"), parameter("new")], (3, 8)
     )
     views = [ArrayView(v.memory[:, ::2], (1, 1), v.start) for v in case.views]
-    launch = compile.bind(case.program, views, case.geometry, BACKEND)
+    launch = BACKEND.bind(case.program, views, case.geometry)
     assert isinstance(launch, evaluate.NumpyLaunch)
 
 
@@ -765,7 +765,7 @@ def test_executor_numpy_is_honoured(monkeypatch):
     case = Case(several, [parameter(n) for n in "uvwp"], (5, 40))
     monkeypatch.setenv("DISTARRAY_EXECUTOR", "numpy")
     assert isinstance(
-        compile.bind(case.program, case.views, case.geometry, BACKEND), evaluate.NumpyLaunch
+        BACKEND.bind(case.program, case.views, case.geometry), evaluate.NumpyLaunch
     )
 
 

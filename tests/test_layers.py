@@ -24,10 +24,9 @@ LAYERS = {
         "complexmath", "accumulation", "regions", "decomposition", "layout", "geometry", "exact",
         "transfer", "halo", "halo.plan", "stencil",
     ),
-    "machine": ("backends", "comm"),
+    "machine": ("backends", "comm", "stencil.compile"),
     "blocks": (
-        "block", "topology", "halo.buffers", "halo.exchange", "stencil.compile", "stencil.cache",
-        "boundary", "pending", "contributions", "redistribute", "collect", "arguments",
+        "block", "topology", "halo.buffers", "halo.exchange", "transports", "boundary", "pending", "contributions", "redistribute", "collect", "arguments",
     ),
     "array": (
         "array", "reductions", "elementwise", "functions", "indexing", "placement",

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.backends.base import BoxCopy, CopyList
+from distarray.backends.base import BoxCopy, CopyList, Event, Graph, Stream
+from distarray.errors import BackendError
+
+if TYPE_CHECKING:
+    from distarray.stencil.expression import Program
+    from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
 
 Array = np.ndarray[Any, Any]
 
@@ -25,10 +31,45 @@ _STAGGER = 27
 _allocations = itertools.count()
 
 
+class _Done:
+    """An event of the CPU, whose work is done when it is given."""
+
+    def synchronize(self) -> None:
+        return None
+
+    def done(self) -> bool:
+        return True
+
+
+class _Immediate:
+    """A stream of the CPU: the calling thread."""
+
+    name = "host"
+
+    def record(self, event: Event) -> None:
+        return None
+
+    def wait(self, event: Event) -> None:
+        return None
+
+    def synchronize(self) -> None:
+        return None
+
+
+_DONE = _Done()
+_IMMEDIATE = _Immediate()
+
+
 class CpuBackend:
     """Memory and kernels of this process's CPU; all instances are alike."""
 
     name = "cpu"
+    host = True
+    compute: Stream = _IMMEDIATE
+    communication: Stream = _IMMEDIATE
+
+    def event(self) -> Event:
+        return _DONE
 
     def allocate(
         self,
@@ -55,11 +96,17 @@ class CpuBackend:
         offset = place + -raw.ctypes.data % LINE
         return np.ndarray(full, dtype, buffer=raw, offset=offset, strides=strides)
 
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        return np.empty(shape, dtype)
+
     def buffer(self, nbytes: int) -> Array:
         """A contiguous byte buffer that starts a cache line. Local."""
         raw: Array = np.zeros(nbytes + LINE, np.uint8)
         offset = -raw.ctypes.data % LINE
         return raw[offset : offset + nbytes]
+
+    def pinned(self, nbytes: int) -> Array:
+        return self.buffer(nbytes)
 
     def prepare_copies(self, copies: Sequence[BoxCopy]) -> CopyList:
         """Copies carried out as if in order by one call; see `copies.prepare`. Local."""
@@ -67,11 +114,47 @@ class CpuBackend:
 
         return prepare(copies)
 
+    def prepare_map(
+        self, function: np.ufunc, operands: Sequence[Any], target: Array, where: Any = None
+    ) -> Callable[[], None]:
+        """The NumPy call itself; see `Backend.prepare_map`. Local."""
+        if function is np.copyto:
+            return partial(np.copyto, target, *operands, where=True if where is None else where)
+        if where is None:
+            return partial(function, *operands, target)
+        return partial(function, *operands, target, where=where)
+
     def to_host(self, values: Any) -> Array:
         return np.asarray(values)
 
     def asarray(self, values: Array) -> Array:
         return np.asarray(values)
+
+    def begin_to_host(self, source: Array, target: Array, stream: Stream) -> None:
+        target[...] = source.reshape(-1).view(np.uint8)
+
+    def begin_to_device(self, source: Array, target: Array, stream: Stream) -> None:
+        target.reshape(-1).view(np.uint8)[...] = source
+
+    def host_access(self, values: Any, *, write: bool, what: str) -> None:
+        return None
+
+    def message_memory(self, buffer: Array) -> Array:
+        return buffer
+
+    def bind(
+        self, program: Program, arrays: Sequence[ArrayView], geometry: LaunchGeometry
+    ) -> BoundLaunch:
+        """As compiled C, or as NumPy where nothing compiles. Local."""
+        from distarray.stencil.compile import bind_on_host
+
+        return bind_on_host(program, arrays, geometry, self)
+
+    def begin_capture(self) -> bool:
+        return False
+
+    def end_capture(self) -> Graph:
+        raise BackendError("The CPU captures no work; run the calls again instead.")
 
     def load(self, source: str, symbol: str, *, fast: bool = False) -> Any:
         """A compiled C function, or None where nothing compiles. Local."""

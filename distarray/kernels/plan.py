@@ -23,7 +23,6 @@ from distarray.layout import Component
 from distarray.pending import Pending, begin
 from distarray.profile import Profile
 from distarray.regions import Box
-from distarray.stencil import compile as compiler
 from distarray.stencil.analysis import reduced_over
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.coverage import common_core, computed_boxes, partition, tiles
@@ -85,11 +84,8 @@ class ApplyPlan:
         blocks = self.blocks(arguments)
         fields = [field_reads(program, number, arguments) for number in self._arrays]
         self._refresh = Refresh(fields, blocks, self._communicator)
-        self._launch = compiler.bind(
-            program,
-            [_view(argument) for argument in arguments],
-            _geometry(grid_array),
-            grid_array.block.backend,
+        self._launch = grid_array.block.backend.bind(
+            program, [_view(argument) for argument in arguments], _geometry(grid_array)
         )
         self._cut(arguments)
         self._writes = sorted(

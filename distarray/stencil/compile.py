@@ -32,7 +32,7 @@ _KEPT_BOXES = 4096
 _SCALAR_FORMATS = {bool: "q8x", int: "q8x", float: "d8x", complex: "dd"}
 
 
-def bind(
+def bind_on_host(
     program: Program, arrays: Sequence[ArrayView], geometry: LaunchGeometry, backend: Backend
 ) -> BoundLaunch:
     """A launch of the program on these arrays: compiled where the backend compiles, else NumPy.

@@ -1,0 +1,172 @@
+"""What distinguishes one accelerator from another: memory, streams, transfers and launches.
+
+`accelerator.AcceleratorBackend` is written once against this protocol. `cuda` implements it with
+CuPy; `simulated` with NumPy memory, work that is put off, and a record of who may touch what when.
+Kernels are CUDA C text for both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from distarray.backends.base import Event, Graph, Stream
+
+
+class Allocation(Protocol):
+    """Device memory, given back when the last reference goes."""
+
+    address: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a piece of work reads or writes: a strided range of device memory.
+
+    Attributes
+    ----------
+    allocation : Allocation
+    address : int
+        Of the element with index 0 along all axes.
+    shape, strides : tuple of int
+        Extents and bytes between neighbours, negative or 0 ones included.
+    itemsize : int
+    write : bool
+    """
+
+    allocation: Allocation
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+    write: bool
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """CUDA C text of one `extern "C" __global__` function.
+
+    Attributes
+    ----------
+    text, symbol : str
+    parameters : tuple of str
+        C types of its parameters, such as "const double *" or "struct layout".
+    fast : bool
+        Whether products and sums may be contracted.
+    """
+
+    text: str
+    symbol: str
+    parameters: tuple[str, ...]
+    fast: bool = False
+
+
+class Parameters:
+    """Values of a kernel's parameters, each a small host array whose bytes are one parameter.
+
+    The arrays may be changed between launches; a launch takes the values it finds.
+    """
+
+    def __init__(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
+        self.values = tuple(np.ascontiguousarray(value) for value in values)
+        self._addresses = (ctypes.c_void_p * len(self.values))(
+            *(value.ctypes.data for value in self.values)
+        )
+        #: Address of an array of the addresses of all values.
+        self.pointer = ctypes.addressof(self._addresses)
+
+
+Extents = tuple[int, int, int]
+
+
+class Driver(Protocol):
+    """One accelerator.
+
+    Attributes
+    ----------
+    name : "cuda" or "simulated"
+    compiles : bool
+        Whether `load` works; else work is given as Python functions by `call`.
+    """
+
+    name: str
+    compiles: bool
+    compute: Stream
+    communication: Stream
+
+    def event(self) -> Event: ...
+
+    def allocate(self, nbytes: int, *, pooled: bool = True) -> Allocation:
+        """Memory aligned to 512 bytes; not `pooled` for what other libraries are handed. Local."""
+        ...
+
+    def pinned(self, nbytes: int) -> np.ndarray[Any, Any]:
+        """Page-locked host memory, 1-D uint8, zeroed. Local."""
+        ...
+
+    def fill(self, access: Access, byte: int, stream: Stream) -> None:
+        """Set all bytes of a contiguous range. Local."""
+        ...
+
+    def to_device(
+        self, source: np.ndarray[Any, Any], target: Access, stream: Stream, *, pinned: bool
+    ) -> None:
+        """Copy a contiguous host array into a contiguous range. Local.
+
+        Without `pinned`, `source` may be changed when this returns.
+        """
+        ...
+
+    def to_host(
+        self, source: Access, target: np.ndarray[Any, Any], stream: Stream, *, pinned: bool
+    ) -> None:
+        """Copy a contiguous range into a contiguous host array. Local.
+
+        Without `pinned`, the copy is complete when this returns.
+        """
+        ...
+
+    def load(self, kernel: KernelText) -> Any:
+        """The compiled function, kept. Local."""
+        ...
+
+    def launch(
+        self,
+        function: Any,
+        grid: Extents,
+        block: Extents,
+        parameters: Parameters,
+        stream: Stream,
+        accesses: Sequence[Access],
+        name: str,
+    ) -> None:
+        """Give a kernel to a stream; `accesses` say what it touches, `name` is for reports. Local.
+
+        The parameters are copied before this returns.
+        """
+        ...
+
+    def call(
+        self, function: Callable[[], None], stream: Stream, accesses: Sequence[Access], name: str
+    ) -> None:
+        """Give a Python function to a stream; simulated devices only. Local."""
+        ...
+
+    def host_access(self, values: Any, *, write: bool, what: str) -> None:
+        """See `Backend.host_access`."""
+        ...
+
+    def message_memory(self, access: Access) -> Any:
+        """See `Backend.message_memory`."""
+        ...
+
+    def begin_capture(self) -> bool:
+        """See `Backend.begin_capture`."""
+        ...
+
+    def end_capture(self) -> Graph: ...
