@@ -1,8 +1,8 @@
 """NCCL: messages and collectives that are work of a device's streams.
 
 This file is handed what it works with: memory by address, streams by handle, and the library by a
-`Binding`. Two exist. The one of `backends.cuda` calls CuPy's own bindings: they come with CuPy, take
-addresses and stream handles as numbers as they are, and find the library that CuPy's wheels name;
+`Binding`. Two exist. The one of `backends.cuda` calls CuPy's own bindings: they come with CuPy,
+take addresses and stream handles as plain numbers, and find the library that CuPy's wheels name;
 `nccl4py` would be one more package to install, with its own objects for buffers and streams, for
 calls that CuPy has. The one of `backends.simulated` stands in for the library where there is no GPU
 and refuses what the library refuses.
@@ -11,6 +11,9 @@ What NCCL lacks is made up for here. Messages between two ranks pair by order al
 of no bytes; complex numbers go as pairs of real ones, bool as uint8; 16-bit integers can be moved
 but not reduced; calls are split above the message limit, alike on all ranks.
 """
+
+# Parameter lists are those of the library.
+# ruff: noqa: PLR0917
 
 from __future__ import annotations
 
