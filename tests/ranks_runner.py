@@ -31,6 +31,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
+from tests import devices
 from tests.harness import FOLDER_VARIABLE, ROOT
 
 GRACE_SECONDS = 5.0  # for the other ranks to arrive once a rank has failed
@@ -111,10 +112,11 @@ class Ranks:
 
 
 def call(function: Callable[..., Any], ranks: Ranks) -> str | None:
-    """The traceback of one call, or None. Anything raised counts, `pytest.skip` too."""
+    """The traceback of one call, or None. Anything raised counts, `pytest.skip` too, and races."""
     folder = ranks.shared_folder() if "folder" in inspect.signature(function).parameters else None
     try:
         function(*([folder] if folder else []))
+        devices.finish(function)
     except BaseException:  # a rank that left early would leave the others waiting
         return traceback.format_exc()
     return None
@@ -135,8 +137,14 @@ def run_tests(path: str, names: list[str]) -> int:
     errors = ranks.agree(call(lambda: found.extend(functions_of(load(path), names)), ranks))
     if ranks.rank == 0:
         report(path, errors)
-    passed = failed = 0
+    passed = failed = left = 0
     for function in found if not any(errors) else []:
+        why = devices.reason(path, function.__name__)
+        if why:
+            left += 1
+            if ranks.rank == 0:
+                print(f"{function.__name__}: not on device {devices.current()}: {why}", flush=True)
+            continue
         start = time.monotonic()
         errors = ranks.agree(call(function, ranks))
         if ranks.rank == 0:
@@ -147,8 +155,9 @@ def run_tests(path: str, names: list[str]) -> int:
         if any(errors) and not all(errors):
             break  # the ranks that failed may have left messages behind
     if ranks.rank == 0:
-        print(f"{passed} passed, {failed} failed, {len(found)} found", flush=True)
-    return 0 if passed and not failed else 1
+        without = f", {left} left out" if left else ""
+        print(f"{passed} passed, {failed} failed, {len(found)} found{without}", flush=True)
+    return 0 if passed + left and not failed else 1
 
 
 def functions_of(module: ModuleType, names: list[str]) -> list[Callable[..., Any]]:
@@ -167,9 +176,11 @@ def main(arguments: list[str]) -> int:
         sys.argv = arguments[1:]
         sys.path[0] = str(Path(arguments[1]).resolve().parent)
         runpy.run_path(arguments[1], run_name="__main__")
+        devices.finish()
     elif arguments[0] == "--module":
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        devices.finish()
     else:
         return run_tests(arguments[0], arguments[1:])
     return 0

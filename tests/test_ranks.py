@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import devices
 from tests.harness import ROOT, RanksFailed, run_test_file
 
 RANKS = (1, 2, 3, 4, 8)
@@ -33,7 +34,8 @@ def settings(path: Path) -> dict[str, Any]:
 def numbers(chosen: str | None, own: tuple[int, ...] | None) -> list[int]:
     """The numbers of ranks for a file: those chosen, as far as the file is for them."""
     if chosen is None:
-        return list(own or RANKS)
+        most = max(RANKS) if devices.current() == "cpu" else devices.MOST_RANKS
+        return [n for n in own or RANKS if n <= most]
     return [n for n in map(int, chosen.split(",")) if own is None or n in own]
 
 

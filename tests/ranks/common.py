@@ -8,6 +8,8 @@ from typing import Any
 
 from mpi4py import MPI
 
+from distarray.arguments import backend_for
+from distarray.backends.base import Backend
 from distarray.decomposition import factorisations
 
 SIZE = MPI.COMM_WORLD.Get_size()
@@ -18,6 +20,11 @@ def process_grids(ndim: int, largest: Sequence[int] | None = None) -> Iterator[t
     for grid in factorisations(SIZE, ndim):
         if largest is None or all(n <= most for n, most in zip(grid, largest, strict=True)):
             yield grid
+
+
+def backend() -> Backend:
+    """The backend of the device under test."""
+    return backend_for("auto")
 
 
 def refused(kind: type[Exception], text: str, call: Callable[[], Any]) -> None:

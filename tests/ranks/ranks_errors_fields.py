@@ -65,7 +65,7 @@ def test_options_of_arrays() -> None:
             ),
             "da.Grid((9,)).empty_like(u)": (
                 "$u has 2 grid axes, Grid(shape=(9,), bounds=((0.0, 1.0),), "
-                "periodic=(False,), halo=(1,), ranks=($size,), device='cpu') has 1; create "
+                "periodic=(False,), halo=(1,), ranks=($size,), device='$device') has 1; create "
                 "it on a grid of as many axes."
             ),
         },
@@ -107,56 +107,56 @@ def test_values_of_new_arrays() -> None:
         da.ArrayError,
         {
             "grid.full(None)": (
-                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='$device', "
                 "ranks=($size, 1)) must be numbers of at most 64 bits or arrays of them, got "
                 "None; convert what you give."
             ),
             'grid.full("a")': (
-                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='$device', "
                 "ranks=($size, 1)) must be numbers of at most 64 bits or arrays of them, got "
                 "'a'; convert what you give."
             ),
             "grid.full([1, 2])": (
                 "Values of shape (2,) do not broadcast to the part of shape (9, 8) of "
-                "DistArray(shape=(9, 8), dtype=float64, device='cpu', ranks=($size, 1)); "
+                "DistArray(shape=(9, 8), dtype=float64, device='$device', ranks=($size, 1)); "
                 "match it."
             ),
             "grid.full(1j)": (
-                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='$device', "
                 "ranks=($size, 1)) are complex and do not fit float64; take their real part."
             ),
             "grid.full(object())": (
-                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='$device', "
                 "ranks=($size, 1)) must be numbers of at most 64 bits or arrays of them, got "
                 "an object; convert what you give."
             ),
             "grid.full([[1], [2, 3]])": (
-                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='$device', "
                 "ranks=($size, 1)) must be numbers of at most 64 bits or arrays of them, got "
                 "[[1], [2, 3]]; convert what you give."
             ),
             'grid.full(float("nan"), dtype=int)': (
-                "Values assigned to DistArray(shape=(9, 8), dtype=int64, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=int64, device='$device', "
                 "ranks=($size, 1)) (nan) do not fit int64, which holds -9223372036854775808 "
                 "to 9223372036854775807; use another element type."
             ),
             "grid.full(10**30, dtype=int)": (
-                "Values assigned to DistArray(shape=(9, 8), dtype=int64, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=int64, device='$device', "
                 "ranks=($size, 1)) must be numbers of at most 64 bits or arrays of them, got "
                 "1000000000000000000000000000000; convert what you give."
             ),
             "grid.full(300, dtype=np.uint8)": (
-                "Values assigned to DistArray(shape=(9, 8), dtype=uint8, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=uint8, device='$device', "
                 "ranks=($size, 1)) (300) do not fit uint8, which holds 0 to 255; use another "
                 "element type."
             ),
             "grid.full(-1, dtype=np.uint8)": (
-                "Values assigned to DistArray(shape=(9, 8), dtype=uint8, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=uint8, device='$device', "
                 "ranks=($size, 1)) (-1) do not fit uint8, which holds 0 to 255; use another "
                 "element type."
             ),
             "grid.full(2.0**63, dtype=np.int64)": (
-                "Values assigned to DistArray(shape=(9, 8), dtype=int64, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=int64, device='$device', "
                 "ranks=($size, 1)) (9.223372036854776e+18) do not fit int64, which holds "
                 "-9223372036854775808 to 9223372036854775807; use another element type."
             ),

@@ -86,8 +86,8 @@ def test_arrays_that_do_not_fit_the_kernel() -> None:
             ),
             "lap(u, da.Grid((7, 8), ranks=(SIZE, 1), periodic=True).zeros())": (
                 "Kernel lap got arrays of different grids: new is DistArray(shape=(7, 8), "
-                "dtype=float64, device='cpu', ranks=($size, 1)), beside $u, and their grids differ "
-                "in shape ((7, 8) and (9, 8)), periodic ((True, True) and (False, False)); use "
+                "dtype=float64, device='$device', ranks=($size, 1)), beside $u, and their grids "
+                "differ in shape ((7, 8) and (9, 8)), periodic ((True, True) and (False, False)); use "
                 "arrays of one grid, or of grids related by coarsen()."
             ),
             "lap(u, da.Grid((9, 8), ranks=(SIZE, 1), coordinates={'x': np.linspace(0, 1, 10) ** 2})"

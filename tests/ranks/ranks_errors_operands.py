@@ -209,7 +209,7 @@ def test_numpy_functions() -> None:
         {
             "np.size(u, axis=7)": "axis=7 must be different axes of the 2 of $u; use 0 to 1.",
             'np.full_like(u, "a")': (
-                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='cpu', "
+                "Values assigned to DistArray(shape=(9, 8), dtype=float64, device='$device', "
                 "ranks=($size, 1)) must be numbers of at most 64 bits or arrays of them, got "
                 "'a'; convert what you give."
             ),

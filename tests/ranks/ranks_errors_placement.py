@@ -43,7 +43,7 @@ def test_gather_and_redistribute() -> None:
                 "of these."
             ),
             "u.redistribute(like=da.zeros((4, 4), ranks=(1, 1)))": (
-                "$u cannot be placed as DistArray(shape=(4, 4), dtype=float64, device='cpu', "
+                "$u cannot be placed as DistArray(shape=(4, 4), dtype=float64, device='$device', "
                 "ranks=(1, 1)); both need the same shape."
             ),
             "u.redistribute(like=alone)": (
@@ -155,7 +155,7 @@ def test_arrays_of_no_grid() -> None:
             ),
             "da.full((2, 2), [1, 2, 3], ranks=(1, 1))": (
                 "Values of shape (3,) do not broadcast to the part of shape (2, 2) of "
-                "DistArray(shape=(2, 2), dtype=int64, device='cpu', ranks=(1, 1)); match it."
+                "DistArray(shape=(2, 2), dtype=int64, device='$device', ranks=(1, 1)); match it."
             ),
             'da.asarray("a")': (
                 "Values of asarray must be numbers of at most 64 bits or arrays of them, got "
@@ -174,11 +174,11 @@ def test_arrays_of_no_grid() -> None:
                 "[1000000000000000000000000000000, 1]; convert what you give."
             ),
             "da.asarray([1j], dtype=float)": (
-                "Values assigned to DistArray(shape=(1,), dtype=float64, device='cpu', "
+                "Values assigned to DistArray(shape=(1,), dtype=float64, device='$device', "
                 "ranks=(1,)) are complex and do not fit float64; take their real part."
             ),
             "da.asarray([300], dtype=np.uint8)": (
-                "Values assigned to DistArray(shape=(1,), dtype=uint8, device='cpu', "
+                "Values assigned to DistArray(shape=(1,), dtype=uint8, device='$device', "
                 "ranks=(1,)) (300 to 300) do not fit uint8, which holds 0 to 255; use "
                 "another element type."
             ),

@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 import distarray as da
 from distarray.testing import process_grids
+from tests.devices import host
 
 TIMEOUT = 240
 
@@ -84,7 +85,7 @@ def check(path: Path, comm: Any = None, ranks: Any = None) -> None:
         assert array.location == options.get("location")
         assert array.name == name
         np.testing.assert_array_equal(
-            array.local, numbers(array.shape, array.dtype)[array.local_slices]
+            host(array.local), numbers(array.shape, array.dtype)[array.local_slices]
         )
         assert array.local_shape[array.ndim - 3 :] == array.block.owned.shape
     boundary = found.arrays["temperature"].boundary
@@ -173,7 +174,7 @@ def test_arrays_cut_in_another_way_share_a_file(folder: Path) -> None:
     da.save(folder / "a.h5", {"a": arrays["temperature"], "b": other})
     found = da.load(folder / "a.h5", grid).arrays
     for array in found.values():
-        np.testing.assert_array_equal(array.local, numbers(SHAPE, "f8")[array.local_slices])
+        np.testing.assert_array_equal(host(array.local), numbers(SHAPE, "f8")[array.local_slices])
 
 
 def test_views_of_components(folder: Path) -> None:
@@ -183,8 +184,8 @@ def test_views_of_components(folder: Path) -> None:
     found = da.load(folder / "a.h5", grid).arrays
     expected = numbers(whole.shape, whole.dtype)[1]
     assert found["row"].shape == expected.shape
-    np.testing.assert_array_equal(found["row"].local, expected[found["row"].local_slices])
-    np.testing.assert_array_equal(found["one"].local, expected[2][found["one"].local_slices])
+    np.testing.assert_array_equal(host(found["row"].local), expected[found["row"].local_slices])
+    np.testing.assert_array_equal(host(found["one"].local), expected[2][found["one"].local_slices])
 
 
 def test_loaded_arrays_need_fresh_halos(folder: Path) -> None:
@@ -748,7 +749,7 @@ def test_function_valued_condition_is_an_error_until_set(folder: Path) -> None:
     path = folder / "a.h5"
     da.save(path, {"u": u})
     loaded = da.load(path, grid).arrays["u"]
-    np.testing.assert_array_equal(loaded.local, u.local)
+    np.testing.assert_array_equal(host(loaded.local), host(u.local))
     new = grid.empty_like(grid.zeros())
     try:
         shift(loaded, new)
@@ -781,7 +782,7 @@ def test_points_of_an_unknown_condition_are_not_written(folder: Path) -> None:
         u = grid.from_function(lambda x, y: x + y, location="x", boundary={"x+": condition})
         da.save(path, {"u": u})
         loaded = da.load(path, grid).arrays["u"]
-        np.testing.assert_array_equal(loaded.local, u.local)
+        np.testing.assert_array_equal(host(loaded.local), host(u.local))
         da.save(path, {"u": loaded})  # what is unknown stays so
         again = da.load(path, grid).arrays["u"]
         try:

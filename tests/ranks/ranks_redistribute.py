@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from distarray import comm
-from distarray.backends.cpu import CpuBackend
 from distarray.block import Block
 from distarray.collect import gather, scatter
 from distarray.decomposition import Decomposition, choose_ranks, factorisations
@@ -13,6 +12,8 @@ from distarray.errors import ArrayError
 from distarray.layout import Layout
 from distarray.redistribute import Redistribution
 from distarray.transfer import Selection, Stride
+from tests.devices import host
+from tests.ranks.common import backend
 
 
 def block_of(shape, ranks, *, components=(), dtype=float, halo=1, staggered=None):
@@ -20,7 +21,7 @@ def block_of(shape, ranks, *, components=(), dtype=float, halo=1, staggered=None
     layout = Layout(
         Decomposition(shape, ranks), flags, (halo,) * len(shape), components, np.dtype(dtype)
     )
-    return Block(layout, comm.default().rank, CpuBackend())
+    return Block(layout, comm.default().rank, backend())
 
 
 def numbers(shape, dtype=float):
@@ -37,7 +38,7 @@ def filled(block):
 
 
 def holds(block, expected):
-    return np.array_equal(block.owned_memory, expected[(..., *block.owned.slices())])
+    return np.array_equal(host(block.owned_memory), expected[(..., *block.owned.slices())])
 
 
 def redistribute(source, target, communicator, **options):

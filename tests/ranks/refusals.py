@@ -3,8 +3,8 @@
 A case is an expression and the whole text of the error that it raises. In the text, `$name` stands
 for the repr of what is called so in the expressions, `$size` for the number of ranks, `$more` for
 one more, `$wide` for twice as many and one, `$last` for the highest rank, `$rows` for the cells of
-the narrowest block along x, and (here) for the place of a line in a kernel. A text that ends with
-`...` says how the error begins.
+the narrowest block along x, `$device` for the device under test, and (here) for the place of a line
+in a kernel. A text that ends with `...` says how the error begins.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pytest
 from mpi4py import MPI
 
 import distarray as da
+from tests import devices
 from tests.ranks.common import SIZE
 
 world = MPI.COMM_WORLD
@@ -68,7 +69,8 @@ def refuse(
     job still works.
     """
     known = {**names(), **(extra or {})}
-    texts = _NUMBERS | {name: repr(value) for name, value in known.items()}
+    texts = {**_NUMBERS, "device": devices.current()}
+    texts |= {name: repr(value) for name, value in known.items()}
     for expression, text in cases.items():
         message = _message(kind, expression, known)
         expected = Template(text).substitute(texts)
