@@ -764,9 +764,7 @@ def test_rows_that_are_not_contiguous_run_as_numpy():
 def test_executor_numpy_is_honoured(monkeypatch):
     case = Case(several, [parameter(n) for n in "uvwp"], (5, 40))
     monkeypatch.setenv("DISTARRAY_EXECUTOR", "numpy")
-    assert isinstance(
-        BACKEND.bind(case.program, case.views, case.geometry), evaluate.NumpyLaunch
-    )
+    assert isinstance(BACKEND.bind(case.program, case.views, case.geometry), evaluate.NumpyLaunch)
 
 
 def test_fast_kernels_stay_close():
