@@ -74,6 +74,10 @@ class BackendError(DistArrayError, RuntimeError):
     """A device or its compiler cannot be used."""
 
 
+class RaceError(BackendError):
+    """Two pieces of work touch the same memory, one of them writes, and nothing orders them."""
+
+
 class FileError(DistArrayError, OSError):
     """A file is missing, damaged, or does not fit the grid."""
 

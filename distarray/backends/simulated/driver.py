@@ -1,0 +1,247 @@
+"""The simulated device: NumPy memory, work that is put off, and a record of who touches what when.
+
+Everything given to a stream waits until the host asks for its effects, and then only what must have
+been done runs; see `schedule`. Work that touches memory in no order with other work is refused as a
+race; see `memory`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+
+from distarray.backends.base import Event, Graph, Stream
+from distarray.backends.driver import Access, Allocation, Extents, KernelText, Parameters
+from distarray.backends.simulated.capture import Capture
+from distarray.backends.simulated.memory import UNSET, AddressMap, SimulatedAllocation
+from distarray.backends.simulated.schedule import (
+    Schedule,
+    SimulatedEvent,
+    SimulatedStream,
+    Statistics,
+    Work,
+)
+from distarray.errors import BackendError
+from distarray.launcher import launched
+
+Array = np.ndarray[Any, Any]
+
+_drivers: weakref.WeakSet[SimulatedDriver] = weakref.WeakSet()
+
+
+def finish() -> None:
+    """Run all work that waits on the simulated devices of this process. Local."""
+    for driver in list(_drivers):
+        driver.finish()
+
+
+atexit.register(finish)
+
+
+class SimulatedDriver:
+    """A device of this process's own; see `Driver`.
+
+    Parameters
+    ----------
+    seed : int, optional
+        Of the order in which work runs; `DISTARRAY_SIMULATED_SEED`, 0 where that is not set.
+    """
+
+    name = "simulated"
+    compute: Stream
+    communication: Stream
+
+    def __init__(self, seed: int | None = None) -> None:
+        # The last stream is that of graphs.
+        names = ("compute", "communication", "communication of a graph")
+        self._schedule = Schedule(names, _seed() if seed is None else seed)
+        self.compute, self.communication, _ = self._schedule.streams
+        self._memory = AddressMap()
+        _drivers.add(self)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether a C++ compiler works and may be used."""
+        return False
+
+    @property
+    def statistics(self) -> Statistics:
+        return self._schedule.statistics
+
+    def finish(self) -> None:
+        """Run all work that waits. Local."""
+        self._schedule.finish()
+
+    def event(self) -> Event:
+        return SimulatedEvent(self._schedule)
+
+    def allocate(self, nbytes: int, *, pooled: bool = True) -> Allocation:
+        """Memory aligned to 512 bytes, all of them 0xFF: NaN. Local."""
+        memory = SimulatedAllocation(nbytes, self._schedule.lanes)
+        self._memory.add(memory)
+        return memory
+
+    def pinned(self, nbytes: int) -> Array:
+        return self._memory.pinned(nbytes, self._schedule.lanes)
+
+    def fill(self, access: Access, byte: int, stream: Stream) -> None:
+        function = partial(ctypes.memset, access.address, byte, _nbytes(access))
+        _give(stream, Work(function, (access,), "fill"))
+
+    def to_device(self, source: Array, target: Access, stream: Stream, *, pinned: bool) -> None:
+        nbytes = _nbytes(target)
+        if pinned:
+            reads = self._pinned_access(source, write=False)
+            copy = _Copy(target.address, reads.address, nbytes, source)
+            _give(stream, Work(copy, (target, reads), "copy to the device"))
+            return
+        capture = self._schedule.capture
+        if capture is not None and capture.has(cast("SimulatedStream", stream)):
+            raise capture.refusal("copy memory that is not pinned to the device")
+        values = source.tobytes()
+        function = partial(ctypes.memmove, target.address, values, nbytes)
+        _give(stream, Work(function, (target,), "copy to the device"))
+
+    def to_host(self, source: Access, target: Array, stream: Stream, *, pinned: bool) -> None:
+        nbytes, name = _nbytes(source), "copy to the host"
+        if pinned:
+            writes = self._pinned_access(target, write=True)
+            copy = _Copy(writes.address, source.address, nbytes, target)
+            _give(stream, Work(copy, (source, writes), name))
+            return
+        capture = self._schedule.capture
+        if capture is not None and capture.has(cast("SimulatedStream", stream)):
+            raise capture.refusal("copy to memory that is not pinned")
+        accesses = [source]
+        known = self._memory.access(target, write=True)
+        if known is not None:
+            self._schedule.check_host(known, name)
+            accesses.append(known)
+        _give(
+            stream, Work(_Copy(target.ctypes.data, source.address, nbytes, target), accesses, name)
+        )
+        stream.synchronize()
+
+    def _pinned_access(self, values: Array, *, write: bool) -> Access:
+        access = self._memory.access(values, write=write)
+        if access is None or isinstance(access.allocation, SimulatedAllocation):
+            raise BackendError(
+                "A copy that does not hold up the host needs pinned memory, got an array of other "
+                "memory; take it from pinned()."
+            )
+        return access
+
+    def load(self, kernel: KernelText) -> Any:
+        raise BackendError("no")
+
+    def launch(  # noqa: PLR0917 - as the protocol has it
+        self,
+        function: Any,
+        grid: Extents,
+        block: Extents,
+        parameters: Parameters,
+        stream: Stream,
+        accesses: Sequence[Access],
+        name: str,
+    ) -> None:
+        raise BackendError("no")
+
+    def call(
+        self, function: Callable[[], None], stream: Stream, accesses: Sequence[Access], name: str
+    ) -> None:
+        _give(stream, Work(function, accesses, name))
+
+    def host_access(self, values: Any, *, write: bool, what: str) -> None:
+        """See `Backend.host_access`. Local.
+
+        `values` is an array in pinned or device memory, an `Access`, or what has a method
+        `access(write)` that gives one. Other memory is not watched. Where "receive" is in `what`
+        and it writes, the memory is filled with NaN (bytes 0xFF) first, so that what is read before
+        it has arrived shows.
+        """
+        access = self._access(values, write=write)
+        if access is None:
+            return
+        if self._schedule.capture is not None:
+            raise self._schedule.capture.refusal(f"use a buffer for '{what}'")
+        self._schedule.check_host(access, what)
+        if write and "receive" in what:
+            self.poison(access)
+
+    def _access(self, values: Any, *, write: bool) -> Access | None:
+        if isinstance(values, np.ndarray):
+            return self._memory.access(values, write=write)
+        found: Access = values if isinstance(values, Access) else values.access(write)
+        if found.write != write:
+            return Access(
+                found.allocation, found.address, found.shape, found.strides, found.itemsize, write
+            )
+        return found
+
+    def poison(self, access: Access) -> None:
+        """Set all bytes of a contiguous range to 0xFF at once, as the host. Local."""
+        ctypes.memset(access.address, UNSET, _nbytes(access))
+
+    def message_memory(self, access: Access) -> Any:
+        """The bytes of a contiguous range as MPI takes them. Local."""
+        memory = cast("SimulatedAllocation", access.allocation)
+        start = access.address - memory.address
+        return memory.bytes[start : start + _nbytes(access)]
+
+    def begin_capture(self) -> bool:
+        if self._schedule.capture is not None:
+            raise BackendError("Work is captured already; end that capture first.")
+        self._schedule.capture = Capture(
+            cast("SimulatedStream", self.compute), self._schedule.lanes
+        )
+        return True
+
+    def end_capture(self) -> Graph:
+        capture, self._schedule.capture = self._schedule.capture, None
+        if capture is None:
+            raise BackendError("No work is captured; begin a capture first.")
+        return capture.finished(self._schedule)
+
+
+class _Copy:
+    """A copy of bytes that keeps the host array at one end."""
+
+    __slots__ = ("_kept", "_nbytes", "_source", "_target")
+
+    def __init__(self, target: int, source: int, nbytes: int, kept: Array) -> None:
+        self._target, self._source, self._nbytes, self._kept = target, source, nbytes, kept
+
+    def __call__(self) -> None:
+        ctypes.memmove(self._target, self._source, self._nbytes)
+
+
+def _give(stream: Stream, work: Work) -> None:
+    cast("SimulatedStream", stream).give(work)
+
+
+def _nbytes(access: Access) -> int:
+    """Bytes of a contiguous range."""
+    count = access.itemsize
+    for extent in access.shape:
+        count *= extent
+    return count
+
+
+def _seed() -> int:
+    """The seed of this rank."""
+    text = os.environ.get("DISTARRAY_SIMULATED_SEED", "0")
+    try:
+        seed = int(text)
+    except ValueError:
+        raise BackendError(
+            f"DISTARRAY_SIMULATED_SEED={text} is no whole number; set it to one, such as 0."
+        ) from None
+    found = launched()
+    return seed * 1_000_003 + (found.rank if found is not None else 0)

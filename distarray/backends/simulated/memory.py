@@ -1,0 +1,167 @@
+"""Memory of the simulated device and of its host, with who touched it and when.
+
+Device memory is NumPy memory at its real address; it holds NaN (bytes 0xFF) until it is written, so
+that what reads too early shows. Of each range accessed in a piece of memory only the latest access
+by each stream is kept: what is ordered after that is ordered after those before it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distarray.backends.driver import Access
+from distarray.backends.simulated.clocks import Clock
+from distarray.backends.simulated.overlap import Strided, overlap
+
+ALIGNMENT = 512
+UNSET = 0xFF
+#: Ranges of one stream in one piece of memory from which on those known to be done are dropped.
+_MANY = 64
+
+Array = np.ndarray[Any, Any]
+
+
+class Record(NamedTuple):
+    """The latest access by a stream to a range: the number of the work in the stream, its name."""
+
+    place: int
+    name: str
+    write: bool
+    range: Strided
+
+
+class Memory:
+    """A range of addresses whose accesses are known.
+
+    Attributes
+    ----------
+    address, nbytes : int
+    kind : str
+        How a report calls it.
+    """
+
+    __slots__ = (
+        "__weakref__", "_latest", "_latest_write", "_many", "_records", "address", "kind", "nbytes",
+    )  # fmt: skip
+
+    def __init__(self, address: int, nbytes: int, kind: str, lanes: int) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.kind = kind
+        self._latest = [0] * lanes
+        self._latest_write = [0] * lanes
+        self._records: list[dict[Any, Record]] = [{} for _ in range(lanes)]
+        self._many = _MANY
+
+    def unordered(self, access: Access, clock: Clock, lane: int) -> tuple[int, Record] | None:
+        """The stream and the record of a conflicting access that does not come before `clock`.
+
+        `lane` is the stream that asks, -1 for the host.
+        """
+        latest = self._latest if access.write else self._latest_write
+        for other, index in enumerate(latest):
+            if index > clock[other] and other != lane:
+                found = self._conflict(self._records[other], access, clock[other])
+                if found is not None:
+                    return other, found
+        return None
+
+    @staticmethod
+    def _conflict(records: dict[Any, Record], access: Access, known: int) -> Record | None:
+        asked = (access.address, access.shape, access.strides, access.itemsize)
+        for record in reversed(records.values()):
+            if (
+                record.place > known
+                and (access.write or record.write)
+                and overlap(record.range, asked)
+            ):
+                return record
+        return None
+
+    def add(self, access: Access, lane: int, index: int, name: str, known: int) -> None:
+        """Keep an access by piece `index` of a stream, of which the host knows `known` done."""
+        place = (access.address, access.shape, access.strides, access.itemsize)
+        write = access.write
+        records = self._records[lane]
+        records[write, place] = Record(index, name, write, place)
+        self._latest[lane] = index
+        if write:
+            self._latest_write[lane] = index
+        if len(records) > self._many:
+            kept = {key: record for key, record in records.items() if record.place > known}
+            self._records[lane] = kept
+            self._many = max(_MANY, 2 * len(kept))
+
+
+class SimulatedAllocation(Memory):
+    """Device memory. `bytes` is the host's view of it, for what runs as work of the device."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self, nbytes: int, lanes: int) -> None:
+        raw, address = _aligned(np.empty(nbytes + ALIGNMENT, np.uint8), nbytes)
+        raw[...] = UNSET
+        self.bytes = raw
+        super().__init__(address, nbytes, "device memory", lanes)
+
+
+def _aligned(raw: Array, nbytes: int) -> tuple[Array, int]:
+    address = raw.ctypes.data
+    offset = -address % ALIGNMENT
+    return raw[offset : offset + nbytes], address + offset
+
+
+class AddressMap:
+    """Finds the memory that an address lies in."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._found: dict[int, Callable[[], Memory | None]] = {}
+        self._owners: dict[int, weakref.ref[Any]] = {}
+
+    def add(self, memory: Memory) -> None:
+        """Know memory for as long as somebody holds it."""
+        self._found[memory.address] = weakref.ref(
+            memory, functools.partial(self._forget, memory.address)
+        )
+        bisect.insort(self._starts, memory.address)
+
+    def pinned(self, nbytes: int, lanes: int) -> Array:
+        """Zeroed host memory, known for as long as somebody holds it or a view of it."""
+        owner = np.zeros(nbytes + ALIGNMENT, np.uint8)
+        values, address = _aligned(owner, nbytes)
+        memory = Memory(address, nbytes, "pinned memory", lanes)
+        self._found[address] = lambda: memory
+        self._owners[address] = weakref.ref(owner, functools.partial(self._forget, address))
+        bisect.insort(self._starts, address)
+        return values
+
+    def _forget(self, address: int, _: Any) -> None:
+        self._found.pop(address, None)
+        self._owners.pop(address, None)
+        place = bisect.bisect_left(self._starts, address)
+        if place < len(self._starts) and self._starts[place] == address:
+            del self._starts[place]
+
+    def find(self, address: int) -> Memory | None:
+        place = bisect.bisect_right(self._starts, address) - 1
+        if place < 0:
+            return None
+        memory = self._found[self._starts[place]]()
+        if memory is None or address >= memory.address + max(memory.nbytes, 1):
+            return None
+        return memory
+
+    def access(self, values: Array, *, write: bool) -> Access | None:
+        """The access to a host array if its memory is known."""
+        address = values.ctypes.data
+        memory = self.find(address)
+        if memory is None:
+            return None
+        return Access(memory, address, values.shape, values.strides, values.itemsize, write)
