@@ -17,6 +17,19 @@ _SIZE_VARIABLES = {
     "PMIX_RANK": ("OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS"),
     "PMI_RANK": ("PMI_SIZE",),
 }
+#: Variables that name this process's rank among those of its node, and how many those are. Those of
+#: the batch system come last: inside its jobs another launcher may have started this process.
+_NODE_VARIABLES = (
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),  # Open MPI
+    ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),  # MPICH, Intel MPI
+    ("MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),  # MVAPICH
+    ("PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"),  # Cray PALS
+    ("PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE"),
+    ("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
+    ("JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"),  # IBM Spectrum
+    ("FLUX_TASK_LOCAL_ID", ""),
+    ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"),
+)
 _PREFIXES = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "PALS_", "HYDI_", "HYDRA_", "MPIR_", "MPI_LOCAL")
 #: Settings of a user that share a prefix with the launcher's own variables.
 _KEPT = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_CC", "OMPI_CFLAGS")
@@ -45,6 +58,23 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
         rank = _integer(environment.get(name))
         if rank is not None:
             return _with_size(environment, name, rank)
+    return None
+
+
+@dataclass(frozen=True)
+class OnNode:
+    """This process's rank among those of its node, and their number (0 if unknown)."""
+
+    rank: int
+    size: int
+
+
+def on_node(environment: Mapping[str, str] = os.environ) -> OnNode | None:
+    """Which of its node's ranks this process is, or None where nothing says so. Local."""
+    for rank_name, size_name in _NODE_VARIABLES:
+        rank = _integer(environment.get(rank_name))
+        if rank is not None and rank >= 0:
+            return OnNode(rank, _integer(environment.get(size_name)) or 0)
     return None
 
 

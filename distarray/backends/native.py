@@ -136,6 +136,27 @@ def _library(source: str, fast: bool, parallel: bool) -> ctypes.CDLL | None:
     return _kept(lambda folder: _entry(tools, flags, source, folder / f"{key}.so"))
 
 
+def cached(name: str, make: Callable[[], bytes]) -> bytes:
+    """What an earlier process left in the cache under a name; else what `make` makes, left there
+    for others. Local.
+
+    One process per node makes it while others wait. A damaged entry counts as absent.
+    """
+
+    def entry(folder: Path) -> bytes:
+        path = folder / name
+        found = _sealed(path)
+        if found is None:
+            with _lock(path.with_suffix(".lock")):
+                found = _sealed(path)
+                if found is None:
+                    found = make()
+                    _write(path, found + _seal(found))
+        return found
+
+    return _kept(entry)
+
+
 def _kept(make: Callable[[Path], T]) -> T:
     """What `make` makes in the cache or, where that is full or unusable, in a temporary folder."""
     try:
@@ -201,19 +222,30 @@ def _compile(command: tuple[str, ...], source: str, path: Path, seconds: float) 
             )
         with built.open("ab") as file:
             content = built.read_bytes()
-            file.write(_TRAILER + hashlib.sha256(content).hexdigest().encode())
+            file.write(_seal(content))
         os.replace(built, path)
 
 
 def _open(path: Path) -> ctypes.CDLL | None:
     """The library of a cache entry; None if it is absent, damaged or cannot be loaded."""
     try:
-        content, mark, digest = path.read_bytes().rpartition(_TRAILER)
-        if not mark or hashlib.sha256(content).hexdigest().encode() != digest:
-            return None
-        return ctypes.CDLL(str(path))
+        return None if _sealed(path) is None else ctypes.CDLL(str(path))
     except OSError:
         return None
+
+
+def _seal(content: bytes) -> bytes:
+    """What is written behind the content of an entry, to notice damage."""
+    return _TRAILER + hashlib.sha256(content).hexdigest().encode()
+
+
+def _sealed(path: Path) -> bytes | None:
+    """The content of a cache entry; None if it is absent or damaged."""
+    try:
+        content, mark, digest = path.read_bytes().rpartition(_TRAILER)
+    except OSError:
+        return None
+    return content if mark and _seal(content) == mark + digest else None
 
 
 @functools.cache
@@ -291,7 +323,7 @@ def _found_out(command: tuple[str, ...], path: Path) -> Toolchain | None:
         _note(f"distarray: the compiler {shlex.join(command)} does not end and is passed over.")
         return None
     if found is not None:
-        _write(path, json.dumps(asdict(found)))
+        _write(path, json.dumps(asdict(found)).encode())
     return found
 
 
@@ -393,10 +425,10 @@ def _lock(path: Path) -> Iterator[None]:
         yield
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent)
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+    with open(handle, "wb") as file:
+        file.write(content)
     os.replace(name, path)
 
 
