@@ -18,7 +18,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray import elementwise, functions, indexing, placement, reductions
 from distarray.arguments import check_dtype, check_root, require_alike
-from distarray.arraylike import ArrayMarker, HostArray
+from distarray.arraylike import ArrayMarker, HostArray, read_only
 from distarray.block import Block
 from distarray.boundary import Boundary
 from distarray.collect import gather
@@ -182,12 +182,12 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
     @property
     def local(self) -> Any:
         """Read-only view of the values owned here, shape `local_shape`. Local."""
-        return _read_only(self._owned)
+        return read_only(self._owned)
 
     @property
     def padded(self) -> Any:
         """Read-only view of the memory here, halo included; rows may be padded. Local."""
-        return _read_only(self.block.memory[self.component_prefix])
+        return read_only(self.block.memory[self.component_prefix])
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
@@ -261,7 +261,7 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         if self.dtype.kind == "c" and result.dtype.kind != "c":
             raise ArrayError(f"{self!r} cannot become {result.dtype}; convert its real part.")
         with np.errstate(all="ignore"):
-            result._owned[...] = self._owned.astype(result.dtype, copy=False)
+            result._owned[...] = self._owned
         result.name = self.name
         result._take_conditions(self)
         result._written()
@@ -420,8 +420,9 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
                 "NumPy array silently; "
                 "call gather()."
             )
-        values = np.asarray(self.block.backend.to_host(self._owned), dtype)
-        if copy is False and not np.shares_memory(values, self._owned):
+        backend = self.block.backend
+        values = np.asarray(backend.to_host(self._owned), dtype)
+        if copy is False and not (backend.host and np.shares_memory(values, self._owned)):
             raise ArrayError(
                 f"{self!r} does not become {values.dtype} without a copy; leave copy=False out."
             )
@@ -551,12 +552,6 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         first; errors as for `argmin`. Collective.
         """
         return reductions.arg_extreme(self, "max", axis)
-
-
-def _read_only(values: Any) -> Any:
-    view = values.view()
-    view.flags.writeable = False
-    return view
 
 
 functions.register_methods(DistArray)

@@ -37,6 +37,12 @@ class GridMarker:
     __slots__ = ()
 
 
+class DeviceMarker:
+    """Base of `DeviceArray` alone: the arrays of backends whose memory is not the host's."""
+
+    __slots__ = ()
+
+
 def is_array(value: Any) -> TypeGuard[DistArray]:
     """Whether a value is a DistArray. Local."""
     return isinstance(value, ArrayMarker)
@@ -50,3 +56,17 @@ def is_profile(value: Any) -> TypeGuard[Profile]:
 def is_grid(value: Any) -> TypeGuard[Grid]:
     """Whether a value is a Grid. Local."""
     return isinstance(value, GridMarker)
+
+
+def is_block(value: Any) -> bool:
+    """Whether a value is an array in the memory of this process, on the host or a device. Local."""
+    return isinstance(value, np.ndarray | DeviceMarker)
+
+
+def read_only(values: Any) -> Any:
+    """A view of an array, on the host or a device, that cannot be written. Local."""
+    if not isinstance(values, np.ndarray):
+        return values.readonly()
+    view = values.view()
+    view.flags.writeable = False
+    return view

@@ -6,6 +6,10 @@ broadcast. Results have the placement of the operands and no boundary conditions
 warnings are silenced, so that ranks act alike whatever they own.
 
 Complex products and quotients use the real expansion that kernels use (see `complexmath`).
+
+On a device the blocks compute ufuncs themselves, as kernels of one line; operands of the host are
+brought there. A few other functions (numpy.angle, isclose, nan_to_num and round) are computed on
+the host, from copies.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import numpy as np
 
 from distarray import complexmath
 from distarray.arguments import host_values
-from distarray.arraylike import HostArray, is_array, is_profile
+from distarray.arraylike import HostArray, is_array, is_block, is_profile
 from distarray.errors import ArrayError, DistArrayError, UnsupportedError, shown
 from distarray.pending import Pending
 
@@ -48,9 +52,8 @@ def call_ufunc(
             f"numpy.{ufunc.__name__} with {min(unknown)}= is not supported on distributed arrays; "
             "leave it out."
         )
-    function = _EXPANDED.get(ufunc, ufunc)
     if not outputs:
-        return _evaluate(array, function, inputs, options, ufunc.nout)
+        return _evaluate(array, ufunc, inputs, options, ufunc.nout)
     return _evaluate_into(array, ufunc, inputs, outputs, options)
 
 
@@ -84,19 +87,39 @@ def _evaluate(
         results = [
             array._like(s.dtype, components) for s in ([samples] if outputs == 1 else samples)
         ]
-        if isinstance(function, np.ufunc):
-            _compute_into(function, values, options, [r._owned for r in results])
+        targets = [result._owned for result in results]
+        if not isinstance(function, np.ufunc):
+            targets[0][...] = _computed(function, array, values, options)
+        elif results[0].dtype.kind == "c" and (expanded := _expansion(function, array)):
+            targets[0][...] = expanded(*values, **options)
         else:
-            computed = function(*values, **options)
-            for result, block in zip(
-                results, [computed] if outputs == 1 else computed, strict=True
-            ):
-                result._owned[...] = block
+            _compute_into(function, values, options, targets)
     return results[0] if outputs == 1 else tuple(results)
 
 
+def _computed(
+    function: Callable[..., Any], array: DistArray, values: Sequence[Any], options: dict[str, Any]
+) -> Any:
+    """What a function that is no ufunc makes of blocks: on their device, if they have it, else on
+    the host.
+    """
+    if function not in _FUNCTIONS_OF_BLOCKS:
+        to_host = array.block.backend.to_host
+        values = [to_host(value) if is_block(value) else value for value in values]
+    return function(*values, **options)
+
+
+#: Functions other than ufuncs that blocks on a device compute there.
+_FUNCTIONS_OF_BLOCKS = (np.where, np.clip, np.real, np.imag)
+
+
+def _expansion(ufunc: np.ufunc, array: DistArray) -> Callable[..., Any] | None:
+    """The real expansion of a complex ufunc, where NumPy has one of its own."""
+    return _EXPANDED.get(ufunc) if array.block.backend.host else None
+
+
 def _compute_into(
-    ufunc: np.ufunc, values: Sequence[Any], options: dict[str, Any], targets: Sequence[HostArray]
+    ufunc: np.ufunc, values: Sequence[Any], options: dict[str, Any], targets: Sequence[Any]
 ) -> None:
     """Compute a ufunc into arrays, whatever their strides.
 
@@ -104,7 +127,10 @@ def _compute_into(
     wrong for some strides of input and output alike (64 bytes in NumPy 2.4), so such blocks are
     computed into arrays of NumPy's own and copied.
     """
-    if all(target.ndim and target.shape[-1] > 1 for target in targets):
+    if all(
+        not isinstance(target, np.ndarray) or (target.ndim and target.shape[-1] > 1)
+        for target in targets
+    ):
         ufunc(*values, **options, out=tuple(targets))
         return
     computed = ufunc(*values, **options)
@@ -138,8 +164,9 @@ def _evaluate_into(
                 "give an out= with the components of the result."
             )
     with np.errstate(all="ignore"), _Refusals(ufunc, inputs):
-        if ufunc in _EXPANDED and any(np.result_type(v).kind == "c" for v in values):
-            computed = _EXPANDED[ufunc](*values)
+        expanded = _expansion(ufunc, array)
+        if expanded is not None and any(np.result_type(v).kind == "c" for v in values):
+            computed = expanded(*values)
             np.copyto(targets[0], computed, casting=options.get("casting", "same_kind"))
         else:
             _compute_into(ufunc, values, options, targets)
@@ -187,7 +214,7 @@ def _sample(value: Any) -> Any:
     """An operand of one element and the same type: what a function makes of it tells the result's
     dtype, and what it refuses, also on ranks that own nothing.
     """
-    return np.ones(1, value.dtype) if isinstance(value, np.ndarray) and value.ndim else value
+    return np.ones(1, value.dtype) if is_block(value) and value.ndim else value
 
 
 def require_array(value: Any, caller: str) -> None:
@@ -249,7 +276,7 @@ def _local_part(array: DistArray, values: HostArray) -> HostArray:
 def _components(array: DistArray, values: Sequence[Any]) -> tuple[int, ...]:
     """Components of a result: those of the operands, broadcast."""
     ndim = array.layout.ndim
-    shapes = [v.shape[:-ndim] for v in values if isinstance(v, np.ndarray) and v.ndim > ndim]
+    shapes = [v.shape[:-ndim] for v in values if is_block(v) and v.ndim > ndim]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -260,12 +287,15 @@ def _components(array: DistArray, values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def same_placement(array: DistArray, other: DistArray) -> bool:
-    """Whether owned values of both arrays lie on the same points; components may differ."""
+    """Whether owned values of both arrays lie on the same points of one device; components may
+    differ.
+    """
     a, b = array.layout, other.layout
-    if a is b:
+    if a is b:  # arrays of different devices share no layout
         return True
     if (
-        a.staggered != b.staggered
+        array.device != other.device
+        or a.staggered != b.staggered
         or a.decomposition != b.decomposition
         or array.communicator != other.communicator
     ):
@@ -280,6 +310,7 @@ def require_same_placement(array: DistArray, other: DistArray) -> None:
     """
     if same_placement(array, other):
         return
+    require_same_device(array, other)
     a, b = array.layout, other.layout
     if a.points != b.points or a.staggered != b.staggered:
         raise ArrayError(
@@ -296,6 +327,15 @@ def require_same_placement(array: DistArray, other: DistArray) -> None:
             "redistribute(like=...) on one of them."
         )
     raise ArrayError(f"{array!r} and {other!r} lie on different grids; create both on one grid.")
+
+
+def require_same_device(array: DistArray, other: DistArray) -> None:
+    """Refuse an array whose memory is another device's: nothing moves between devices silently."""
+    if array.device != other.device:
+        raise ArrayError(
+            f"{array!r} and {other!r} live on different devices; move one of them, as by "
+            f".to({array.device!r})."
+        )
 
 
 def multiply(x: Any, y: Any, **options: Any) -> Any:

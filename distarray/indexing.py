@@ -17,7 +17,7 @@ import numpy as np
 from distarray.arguments import check_fits, host_values
 from distarray.arraylike import HostArray, is_array, is_profile
 from distarray.decomposition import Decomposition
-from distarray.elementwise import local_operand, same_placement
+from distarray.elementwise import local_operand, require_same_device, same_placement
 from distarray.errors import ArrayError, IndexingError, UnsupportedError, shown
 from distarray.pending import Pending
 from distarray.placement import move
@@ -195,6 +195,7 @@ def _put_array(array: DistArray, components: Along, along: Along, value: Any) ->
     if not is_array(value) or (_whole(along, array.layout.points) and same_placement(array, value)):
         _put_local(array, components, along, local_operand(array, value))
         return
+    require_same_device(array, value)
     if value.communicator != array.communicator:
         raise ArrayError(
             f"{value!r} lives on another communicator than {array!r}; create both on one."
@@ -254,4 +255,9 @@ def _put_host(array: DistArray, components: Along, along: Along, values: HostArr
             target.append(a - low)
     chosen: tuple[Any, ...] = (..., *counters)
     part = values[chosen] if counters else values
-    array._owned[(*_slices(components), *target)] = array.block.backend.asarray(part)
+    array._owned[(*_slices(components), *target)] = _once(part)
+
+
+def _once(values: HostArray) -> HostArray:
+    """A broadcast array with each of its values once: what has to be brought to a device."""
+    return values[tuple(slice(0, 1) if step == 0 else slice(None) for step in values.strides)]

@@ -104,7 +104,7 @@ def wipe_halo(array: DistArray) -> None:
     block = array.block
     memory = block.component(array.component_prefix)
     owned = (..., *block.owned.slices(block.padded.start))
-    kept = np.array(memory[owned])
+    kept = memory[owned].copy()
     memory[...] = _filler(array.dtype)
     memory[owned] = kept
     block.changed(array.component_prefix)

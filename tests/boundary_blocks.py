@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from distarray.arraylike import ArrayMarker
+from distarray.backends.cpu import CpuBackend
 from distarray.block import Block
 from distarray.boundary import Boundary, BoundaryFill
 from distarray.decomposition import Decomposition
@@ -21,10 +22,8 @@ from distarray.layout import HaloReads, Layout
 NAMES = ("x", "y", "z")
 
 
-class PlainBackend:
-    """Memory by NumPy, poisoned so that nothing unfilled looks like a value."""
-
-    name = "plain"
+class PlainBackend(CpuBackend):
+    """Memory poisoned so that nothing unfilled looks like a value."""
 
     def allocate(self, components: Any, shape: Any, halo: Any, dtype: Any) -> Any:
         poison = np.nan if np.dtype(dtype).kind in "fc" else 111

@@ -2,7 +2,7 @@
 
 The kernel is traced once for each face. Reads are split in two by their offset along the face's
 axis: those of the layer being filled, and those inside. Each array then appears twice, as two views
-of its memory that are turned so that the axis runs inward; the NumPy executor runs the program for
+of its memory that are turned so that the axis runs inward; the block's backend runs the program for
 one layer after the other.
 """
 
@@ -21,7 +21,6 @@ from distarray.boundary.rules import Masks, Source, Steps
 from distarray.boundary.values import FaceValue
 from distarray.errors import BoundaryError
 from distarray.layout import Component
-from distarray.stencil.evaluate import bind
 from distarray.stencil.expression import (
     SAME,
     ArrayParameter,
@@ -277,7 +276,7 @@ class CustomRule:
         geometry = LaunchGeometry(
             tuple(start), decomposition.shape, decomposition.periodic, face.axes
         )
-        return bind(self.program, views, geometry)
+        return block.backend.bind(self.program, views, geometry)
 
     def _turned(self, block: Block, prefix: Component, layer: int) -> ArrayView:
         """The memory of an array with its axis running inward; local index 0 is a layer of that
@@ -289,7 +288,9 @@ class CustomRule:
         place = index - block.padded.start[face.axis]
         if face.side == HIGH:
             turned = face.axis - layout.ndim
-            memory = np.flip(memory, turned)
+            backwards = [slice(None)] * memory.ndim
+            backwards[turned] = slice(None, None, -1)
+            memory = memory[tuple(backwards)]
             place = memory.shape[turned] - 1 - place
         origin[face.axis] = place
         return ArrayView(memory, tuple(origin), block.owned.start)

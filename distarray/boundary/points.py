@@ -11,14 +11,14 @@ indices, which begin at the first owned point; `kernels.extents.local_free_boxes
 from __future__ import annotations
 
 import itertools
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distarray.backends.base import Backend
 from distarray.block import Block
 from distarray.boundary.face import HIGH, LOW, Face, Region, ends
-from distarray.boundary.rules import Masks, Rule, Steps, mask_on
+from distarray.boundary.rules import Masks, Rule, Steps, assign, mask_on, operand
 from distarray.boundary.values import FaceValue, cast
 from distarray.layout import Component
 from distarray.regions import Box, boxes_of
@@ -36,7 +36,7 @@ def prepare_fixes(conditions: ArrayConditions, block: Block) -> Steps:
                 region = Region(rule.face, _beside_face(block, axis), 0, block.padded.start)
                 target = region.inner(block.component(component), 0, 1)
                 for value, masks in rule.fixes():
-                    steps.extend(_fix(value, masks, region, target))
+                    steps.extend(_fix(value, masks, region, target, block.backend))
     return steps
 
 
@@ -59,20 +59,20 @@ def _beside_face(block: Block, axis: int) -> Box:
     return box
 
 
-def _fix(value: FaceValue, masks: Masks, region: Region, target: Any) -> Steps:
-    where = mask_on(region, masks) if masks else True
+def _fix(value: FaceValue, masks: Masks, region: Region, target: Any, backend: Backend) -> Steps:
+    where = backend.asarray(mask_on(region, masks)) if masks else None
 
     def values(time: float) -> Any:
         return cast(value.on(region, time), target.dtype, region.face, value.kind)
 
     if not value.time_dependent:
-        return Steps([], [partial(np.copyto, target, values(0.0), where=where)])
-    held = np.zeros(region.plane, target.dtype)
+        return Steps([], [assign(backend, operand(backend, values(0.0)), target, where)])
+    held = backend.empty(region.plane, target.dtype)
 
     def update(time: float) -> None:
         held[...] = values(time)
 
-    return Steps([update], [partial(np.copyto, target, held, where=where)])
+    return Steps([update], [assign(backend, held, target, where)])
 
 
 def global_free_boxes(

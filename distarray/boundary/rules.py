@@ -2,8 +2,10 @@
 views.
 
 A rule is made from a condition on all ranks alike, and checked then. It tells what a fill reads
-(`sources`) and prepares the fill of a region: NumPy calls with all views made beforehand, each
-operation rounded once, so that the bits do not depend on which rank fills.
+(`sources`) and prepares the fill of a region: ufuncs on prepared views, each operation rounded
+once, so that the bits do not depend on which rank or device fills. Coefficients are computed on the
+host; those that do not change are brought to the block's device once, those of functions at every
+new time.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from distarray import complexmath
+from distarray.backends.base import Backend
 from distarray.block import Block
 from distarray.boundary.conditions import (
     Condition,
@@ -35,6 +37,9 @@ from distarray.layout import Component
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+
+#: Work that was prepared, to be done by one call.
+Call = Callable[[], None]
 
 #: Where and whether points are fixed: (mask function, its wanted answer) of each enclosing
 #: Piecewise.
@@ -61,20 +66,24 @@ class Steps:
     """A prepared fill: `updates` evaluate functions at a time, `calls` write the layers."""
 
     updates: list[Callable[[float], None]] = field(default_factory=list)
-    calls: list[Callable[..., Any]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     _updated: float | None = None
 
     def extend(self, other: Steps) -> None:
         self.updates.extend(other.updates)
         self.calls.extend(other.calls)
 
+    def update(self, time: float) -> None:
+        """Evaluate functions, if the time is not that of the last evaluation."""
+        if self._updated != time:
+            for update in self.updates:
+                update(time)
+            self._updated = time
+
     def run(self, time: float) -> None:
-        """Write the layers; functions are evaluated if the time is not that of the last run."""
+        """Write the layers as they are at a time."""
         with np.errstate(all="ignore"):
-            if self._updated != time:
-                for update in self.updates:
-                    update(time)
-                self._updated = time
+            self.update(time)
             for call in self.calls:
                 call()
 
@@ -195,17 +204,21 @@ class MirrorRule(SimpleRule):
             block.component(self.component), int(self.face.on_face), region.layers
         )
         compute = partial(self.cast_coefficients, region, region.distances())
+        backend = block.backend
         if not self.time_dependent:
-            return Steps([], linear(*compute(0.0), mirror, target))
-        alpha = np.empty(region.shape, target.dtype)
-        beta = self.fixed_beta or np.empty(region.shape, target.dtype)
+            alpha, beta = compute(0.0)
+            if not isinstance(beta, int):
+                beta = operand(backend, beta)
+            return Steps([], linear(backend, operand(backend, alpha), beta, mirror, target))
+        alpha = backend.empty(region.shape, target.dtype)
+        beta = self.fixed_beta or backend.empty(region.shape, target.dtype)
 
         def update(time: float) -> None:
             alpha[...], new_beta = compute(time)
             if not isinstance(beta, int):
                 beta[...] = new_beta
 
-        return Steps([update], linear(alpha, beta, mirror, target))
+        return Steps([update], linear(backend, alpha, beta, mirror, target))
 
     fixed_beta: int = 0
 
@@ -275,11 +288,12 @@ class SymmetryRule(SimpleRule):
         mirror = region.inner(
             block.component(self.component), int(self.face.on_face), region.layers
         )
+        backend = block.backend
         if self.sign == 1:
-            return Steps([], [partial(np.copyto, target, mirror)])
+            return Steps([], [assign(backend, mirror, target)])
         # Not np.negative, which is wrong for some strides (64 bytes in NumPy 2.4).
-        nothing = -np.zeros((), target.dtype)
-        return Steps([], [partial(np.subtract, nothing, mirror, target)])
+        nothing = (-np.zeros((), target.dtype))[()]
+        return Steps([], [backend.prepare_map(np.subtract, [nothing, mirror], target)])
 
 
 class ExtrapolateRule(SimpleRule):
@@ -327,16 +341,18 @@ class ExtrapolateRule(SimpleRule):
     def prepare(self, region: Region, target: Any, block: Block) -> Steps:
         memory = block.component(self.component)
         values = [region.inner(memory, number, 1) for number in range(self.degree + 1)]
+        backend = block.backend
         if not self.degree:
-            return Steps([], [partial(np.copyto, target, values[0])])
+            return Steps([], [assign(backend, values[0], target)])
         weights = [
-            self.cast(self.weights(number, region.layers)) for number in range(self.degree + 1)
+            operand(backend, self.cast(self.weights(number, region.layers)))
+            for number in range(self.degree + 1)
         ]
-        calls = multiply(weights[0], values[0], target)
-        scratch = np.empty(region.shape, target.dtype)
+        calls = multiply(backend, weights[0], values[0], target)
+        scratch = backend.empty(region.shape, target.dtype)
         for weight, value in zip(weights[1:], values[1:], strict=True):
-            calls += multiply(weight, value, scratch)
-            calls.append(partial(np.add, target, scratch, target))
+            calls += multiply(backend, weight, value, scratch)
+            calls.append(backend.prepare_map(np.add, [target, scratch], target))
         return Steps([], calls)
 
 
@@ -371,11 +387,13 @@ class PiecewiseRule:
                 yield value, ((self.mask, wanted), *masks)
 
     def prepare(self, region: Region, target: Any, block: Block) -> Steps:
-        chosen = np.broadcast_to(mask_on(region, ((self.mask, True),)), region.shape)
-        other = np.zeros(region.shape, target.dtype)
+        rest = mask_on(region, ((self.mask, False),))
+        backend = block.backend
+        where = backend.asarray(np.ascontiguousarray(np.broadcast_to(rest, region.shape)))
+        other = backend.empty(region.shape, target.dtype)
         steps = self.first.prepare(region, target, block)
         steps.extend(self.second.prepare(region, other, block))
-        steps.calls.append(partial(np.copyto, target, other, where=~chosen))
+        steps.calls.append(assign(backend, other, target, where))
         return steps
 
 
@@ -393,24 +411,50 @@ def mask_on(region: Region, masks: Masks) -> Any:
     return result
 
 
-def linear(alpha: Any, beta: Any, values: Any, target: Any) -> list[Callable[..., Any]]:
+def operand(backend: Backend, values: Any) -> Any:
+    """Coefficients as calls take them: a number, or an array on the device."""
+    values = np.asarray(values)
+    return backend.asarray(values) if values.ndim else values[()]
+
+
+def assign(backend: Backend, values: Any, target: Any, where: Any = None) -> Call:
+    """The call that gives `target` these values, where `where` is true."""
+    return backend.prepare_map(np.copyto, [values], target, where)  # type: ignore[arg-type]
+
+
+def linear(backend: Backend, alpha: Any, beta: Any, values: Any, target: Any) -> list[Call]:
     """Calls that compute target = alpha + beta * values."""
     if isinstance(beta, int):
         operands = (values, alpha) if beta == 1 else (alpha, values)
-        return [partial(np.add if beta == 1 else np.subtract, *operands, target)]
-    return [*multiply(beta, values, target), partial(np.add, target, alpha, target)]
+        return [backend.prepare_map(np.add if beta == 1 else np.subtract, operands, target)]
+    return [
+        *multiply(backend, beta, values, target),
+        backend.prepare_map(np.add, [target, alpha], target),
+    ]
 
 
-def multiply(factor: Any, values: Any, target: Any) -> list[Callable[..., Any]]:
-    """Calls that compute target = factor * values; complex products by their real expansion."""
+def multiply(backend: Backend, factor: Any, values: Any, target: Any) -> list[Call]:
+    """Calls that compute target = factor * values; complex products by their real expansion (see
+    `complexmath`).
+    """
+    prepare = backend.prepare_map
     if target.dtype.kind != "c":
-        return [partial(np.multiply, factor, values, target)]
-    times = complexmath.product if factor.dtype.kind == "c" else complexmath.scaled
-
-    def run() -> None:
-        target[...] = times(values, factor)
-
-    return [run]
+        return [prepare(np.multiply, [factor, values], target)]
+    a, b, c, d = values.real, values.imag, factor.real, factor.imag
+    if factor.dtype.kind != "c":
+        return [
+            prepare(np.multiply, [a, c], target.real),
+            prepare(np.multiply, [b, c], target.imag),
+        ]
+    one, other = (backend.empty(target.shape, target.real.dtype) for _ in range(2))
+    return [
+        prepare(np.multiply, [a, c], one),
+        prepare(np.multiply, [b, d], other),
+        prepare(np.subtract, [one, other], target.real),
+        prepare(np.multiply, [a, d], one),
+        prepare(np.multiply, [b, c], other),
+        prepare(np.add, [one, other], target.imag),
+    ]
 
 
 class UnsetRule(SimpleRule):
