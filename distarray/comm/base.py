@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +12,19 @@ from distarray.regions import Box
 
 #: (other rank, contiguous buffer of bytes or numbers)
 Transfer = tuple[int, Any]
+
+
+class PackedTransfers(list[Transfer]):
+    """Transfers whose buffers lie one after the other in one contiguous buffer.
+
+    Attributes
+    ----------
+    whole : contiguous buffer of bytes that holds all of them, perhaps with gaps
+    """
+
+    def __init__(self, transfers: Iterable[Transfer], whole: Any) -> None:
+        super().__init__(transfers)
+        self.whole = whole
 
 
 @dataclass(frozen=True)

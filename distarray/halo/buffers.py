@@ -1,21 +1,43 @@
-"""Message buffers of a halo exchange, kept for its life, and the views to pack and unpack them."""
+"""Message buffers of an exchange, kept for its life, and the views to pack and unpack them."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from distarray.backends.base import Backend, BoxCopy
 from distarray.block import Block
+from distarray.comm.base import PackedTransfers
 from distarray.halo.plan import LocalCopy, Message, Piece
+
+#: Bytes to which messages are aligned within their buffer: enough for every device's transfers.
+ALIGNMENT = 512
+
+
+def packed_transfers(messages: Sequence[tuple[int, int]], backend: Backend) -> PackedTransfers:
+    """Buffers for messages given as (rank, bytes), all in one, so that one copy moves them. Local.
+
+    What is between them is never read.
+    """
+    sizes = [-(-nbytes // ALIGNMENT) * ALIGNMENT for _, nbytes in messages]
+    starts = [0, *itertools.accumulate(sizes)]
+    whole = backend.buffer(starts[-1])
+    return PackedTransfers(
+        (
+            (rank, whole[start : start + nbytes])
+            for (rank, nbytes), start in zip(messages, starts, strict=False)
+        ),
+        whole,
+    )
 
 
 class MessageBuffers:
-    """One buffer per message of a plan. Local.
+    """The messages of a plan. Local.
 
     Attributes
     ----------
-    transfers : list of (rank, buffer)
+    transfers : PackedTransfers
         As `Communicator.prepare_exchange` takes them.
     """
 
@@ -24,7 +46,7 @@ class MessageBuffers:
     ) -> None:
         self._messages = messages
         self._blocks = blocks
-        self.transfers = [(message.rank, backend.buffer(message.nbytes)) for message in messages]
+        self.transfers = packed_transfers([(m.rank, m.nbytes) for m in messages], backend)
 
     def packing(self) -> list[BoxCopy]:
         """Copies from the blocks into the buffers."""

@@ -1,14 +1,21 @@
 """A halo plan carried out: buffers and requests made once, then replayed.
 
-Order of one exchange::
+Order of one exchange, with the stream of a device that is given each step::
 
-    begin    pack all messages and copy what the rank owns itself (one call), start all messages
+    begin    compute         copy what the rank owns itself
+             communication   after what compute was given before: pack all messages (one call)
+             -               start all messages
     poll     let messages progress; the core may be computed meanwhile
-    finish   wait for all messages, unpack them (one call)
+    finish   -               wait for all messages
+             communication   unpack them (one call)
+             compute         goes on after that
 
 From `begin` to `finish` the halo that messages fill may change at any time, so only cells that read
 none of it may be computed; what the rank copies from itself is there when `begin` returns. Owned
-cells may be written from then on.
+cells may be written from then on, unless `begin` was told that they are not.
+
+Where the two streams are one, as on the CPU, packing and copying are one call. The host waits for
+no stream here; a transport may (see `transports`).
 """
 
 from __future__ import annotations
@@ -16,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distarray import spans
+from distarray.backends.base import Stream
 from distarray.block import Block
-from distarray.comm.base import Communicator, Request
+from distarray.comm.base import Communicator, PersistentExchange, Request
 from distarray.errors import CommunicationError
 from distarray.halo.buffers import MessageBuffers, local_copies
 from distarray.halo.plan import HaloPlan
@@ -58,26 +66,36 @@ class HaloExchange:
     def __init__(self, plan: HaloPlan, blocks: Sequence[Block], communicator: Communicator) -> None:
         self.plan = plan
         self._under_way = False
-        backend = blocks[0].backend
-        sent = MessageBuffers(plan.sends, blocks, backend)
-        received = MessageBuffers(plan.receives, blocks, backend)
-        self._begin_copies = backend.prepare_copies(
-            sent.packing() + local_copies(plan.copies, blocks)
-        )
-        self._finish_copies = (
-            backend.prepare_copies(received.unpacking()) if plan.receives else None
-        )
-        self._messages = None
+        self._backend = backend = blocks[0].backend
+        own, pack = local_copies(plan.copies, blocks), []
+        self._messages: PersistentExchange | None = None
         if plan.sends or plan.receives:
+            sent = MessageBuffers(plan.sends, blocks, backend)
+            received = MessageBuffers(plan.receives, blocks, backend)
             self._messages = communicator.prepare_exchange(sent.transfers, received.transfers)
+            self._unpack = backend.prepare_copies(received.unpacking())
+            pack = sent.packing()
+        # Copies are work of compute unless they are given a stream.
+        self._stream: tuple[Stream, ...] = (backend.communication,)
+        if backend.communication is backend.compute:
+            own, pack, self._stream = own + pack, [], ()
+        self._copy_own = backend.prepare_copies(own)
+        self._pack = backend.prepare_copies(pack) if pack else None
+        self._ready, self._packed, self._done = (backend.event() for _ in range(3))
 
     @property
     def sends_messages(self) -> bool:
         """Whether this rank sends or receives anything."""
         return self._messages is not None
 
-    def begin(self) -> PendingExchange:
+    def begin(self, *, protect: bool = True) -> PendingExchange:
         """Pack and start all messages. Collective over neighbours.
+
+        Parameters
+        ----------
+        protect : bool
+            Let work of compute wait until all is packed. Without it no owned cell of the fields may
+            be written before `finish`.
 
         Raises
         ------
@@ -90,23 +108,35 @@ class HaloExchange:
                 "finish the pending exchange first."
             )
         start = spans.enter()
-        self._begin_copies()
+        if self._messages is None:
+            self._copy_own()
+            spans.leave("pack", start)
+            self._under_way = True
+            return PendingExchange(self, None)
+        compute, communication = self._backend.compute, self._backend.communication
+        compute.record(self._ready)
+        self._copy_own()
+        communication.wait(self._ready)
+        if self._pack is not None:
+            self._pack(*self._stream)
+        if protect:
+            communication.record(self._packed)
+            compute.wait(self._packed)
         spans.leave("pack", start)
-        request = None
-        if self._messages is not None:
-            start = spans.enter()
-            request = self._messages.start()
-            spans.leave("send", start)
+        start = spans.enter()
+        request = self._messages.start()
+        spans.leave("send", start)
         self._under_way = True
         return PendingExchange(self, request)
 
     def _finish(self, request: Request | None) -> None:
-        if request is not None:
+        if request is not None and self._under_way:
             start = spans.enter()
             request.wait()
             spans.leave("wait", start)
-        if self._finish_copies is not None and self._under_way:
             start = spans.enter()
-            self._finish_copies()
+            self._unpack(*self._stream)
+            self._backend.communication.record(self._done)
+            self._backend.compute.wait(self._done)
             spans.leave("unpack", start)
         self._under_way = False
