@@ -80,6 +80,39 @@ SILENCE_SECONDS = 600.0
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Language:
+    """What is compiled.
+
+    Attributes
+    ----------
+    name, suffix : str
+        Of the language and of its files.
+    variable : str
+        The environment's variable that names a compiler.
+    compilers : tuple of str
+        Tried in turn after that; last of all the command `zig` of the ziglang wheel.
+    flags : tuple of str
+        For every text.
+    trial : str
+        A small program that a working compiler can make a library of.
+    tuned : bool
+        Whether flags for this machine and for OpenMP are looked for.
+    """
+
+    name: str
+    suffix: str
+    variable: str
+    compilers: tuple[str, ...]
+    zig: str
+    flags: tuple[str, ...]
+    trial: str
+    tuned: bool
+
+
+C = Language("C", ".c", "CC", ("cc", "gcc", "clang"), "cc", tuple(FLAGS), _TRIAL, True)
+
+
 class _SilentError(BackendError):
     """A compiler did not end in time."""
 
@@ -132,8 +165,20 @@ def _library(source: str, fast: bool, parallel: bool) -> ctypes.CDLL | None:
     flags = [*FLAGS, *tools.flags, *(FAST_FLAGS if fast else ())]
     if parallel and tools.openmp:
         flags.append(OPENMP_FLAG)
-    key = _digest(_LIBRARY_VERSION, source, *flags, *_identity(tools.command), _cpu())
-    return _kept(lambda folder: _entry(tools, flags, source, folder / f"{key}.so"))
+    return library(C, (*tools.command, *flags), source)
+
+
+def library(language: Language, command: tuple[str, ...], source: str) -> ctypes.CDLL:
+    """The library that a compiler, with its flags, makes of a text; from the cache if it is there.
+    Local.
+
+    Raises
+    ------
+    BackendError
+        As `load`.
+    """
+    key = digest(_LIBRARY_VERSION, language.name, source, *_identity(command), _cpu())
+    return _kept(lambda folder: _entry(language, command, source, folder / f"{key}.so"))
 
 
 def cached(name: str, make: Callable[[], bytes]) -> bytes:
@@ -185,16 +230,18 @@ def _temporary() -> Path:
     return Path(tempfile.mkdtemp(prefix="distarray-"))
 
 
-def _entry(tools: Toolchain, flags: list[str], source: str, path: Path) -> ctypes.CDLL:
-    return _open(path) or _compile_once(tools, flags, source, path)
+def _entry(language: Language, command: tuple[str, ...], source: str, path: Path) -> ctypes.CDLL:
+    return _open(path) or _compile_once(language, command, source, path)
 
 
-def _compile_once(tools: Toolchain, flags: list[str], source: str, path: Path) -> ctypes.CDLL:
+def _compile_once(
+    language: Language, command: tuple[str, ...], source: str, path: Path
+) -> ctypes.CDLL:
     """Compile under the entry's lock, unless another process did so while this one waited."""
     with _lock(path.with_suffix(".lock")):
         library = _open(path)
         if library is None:
-            _compile((*tools.command, *flags), source, path, COMPILE_SECONDS)
+            _compile(language, command, source, path, COMPILE_SECONDS)
             library = _open(path)
     if library is None:
         raise BackendError(
@@ -204,21 +251,23 @@ def _compile_once(tools: Toolchain, flags: list[str], source: str, path: Path) -
     return library
 
 
-def _compile(command: tuple[str, ...], source: str, path: Path, seconds: float) -> None:
+def _compile(
+    language: Language, command: tuple[str, ...], source: str, path: Path, seconds: float
+) -> None:
     """Write the library for `source` with its checksum to `path`, whole or not at all.
 
     Raises OSError where the folder of `path`, not the text, is the reason that there is none.
     """
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".build-") as folder:
-        text, built = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
+        text, built = Path(folder) / f"kernel{language.suffix}", Path(folder) / "kernel.so"
         text.write_text(source, encoding="utf-8")
         failed, output = _call([*command, "-o", str(built), str(text), "-lm"], seconds)
         if failed or not built.exists():
             (Path(folder) / "room").write_bytes(bytes(_ROOM))
             raise BackendError(
-                f"The compiler {shlex.join(command[:1])} rejected generated C text: "
-                f"{_first_lines(output.replace(str(text), 'kernel.c'))}; set CC to another "
-                "compiler, or DISTARRAY_EXECUTOR=numpy to do without."
+                f"The compiler {shlex.join(command[:1])} rejected generated {language.name} text: "
+                f"{_first_lines(output.replace(str(text), text.name))}; set {language.variable} to "
+                "another compiler, or DISTARRAY_EXECUTOR=numpy to do without."
             )
         with built.open("ab") as file:
             content = built.read_bytes()
@@ -242,27 +291,30 @@ def _seal(content: bytes) -> bytes:
 def _sealed(path: Path) -> bytes | None:
     """The content of a cache entry; None if it is absent or damaged."""
     try:
-        content, mark, digest = path.read_bytes().rpartition(_TRAILER)
+        content, mark, seal = path.read_bytes().rpartition(_TRAILER)
     except OSError:
         return None
-    return content if mark and _seal(content) == mark + digest else None
+    return content if mark and _seal(content) == mark + seal else None
 
 
 @functools.cache
-def toolchain() -> Toolchain | None:
-    """The first that works of $CC, cc, gcc, clang and the ziglang wheel; else None. Local."""
-    for command in _candidates():
-        found = _kept(functools.partial(_remembered, command))
+def toolchain(language: Language = C) -> Toolchain | None:
+    """The first that works of the compilers of a language; for C of $CC, cc, gcc, clang and the
+    ziglang wheel. None, with a warning, if none does. Local.
+    """
+    for command in _candidates(language):
+        found = _kept(functools.partial(_remembered, language, command))
         if found is not None:
-            if threads() > 1 and not found.openmp:
+            if language.tuned and threads() > 1 and not found.openmp:
                 _note(
                     f"distarray: the compiler {found.command[0]} has no OpenMP; kernels use one "
                     "thread."
                 )
             return found
     if _first_rank():
+        names = ", ".join((language.variable, *language.compilers, "ziglang"))
         warnings.warn(
-            "distarray found no C compiler (CC, cc, gcc, clang, ziglang); kernels run as NumPy, "
+            f"distarray found no {language.name} compiler ({names}); kernels run as NumPy, "
             "many times slower. Install one, or `pip install 'distarray-mpi[compiler]'`.",
             RuntimeWarning,
             stacklevel=2,
@@ -270,33 +322,33 @@ def toolchain() -> Toolchain | None:
     return None
 
 
-def _candidates() -> Iterator[tuple[str, ...]]:
-    for name in (_chosen(), ["cc"], ["gcc"], ["clang"]):
+def _candidates(language: Language) -> Iterator[tuple[str, ...]]:
+    for name in (_chosen(language), *([name] for name in language.compilers)):
         if name and (path := shutil.which(name[0])):
             yield (path, *name[1:])
     if importlib.util.find_spec("ziglang") is not None:
-        yield (sys.executable, "-m", "ziglang", "cc", "-fno-sanitize=undefined")
+        yield (sys.executable, "-m", "ziglang", language.zig, "-fno-sanitize=undefined")
 
 
-def _chosen() -> list[str]:
-    """The words of $CC."""
-    text = os.environ.get("CC", "")
+def _chosen(language: Language) -> list[str]:
+    """The words of $CC or its like."""
+    text = os.environ.get(language.variable, "")
     try:
         return shlex.split(text)
     except ValueError as error:
-        _note(f"distarray: CC={text} is no command ({error}) and is passed over.")
+        _note(f"distarray: {language.variable}={text} is no command ({error}) and is passed over.")
         return []
 
 
-def _remembered(command: tuple[str, ...], folder: Path) -> Toolchain | None:
+def _remembered(language: Language, command: tuple[str, ...], folder: Path) -> Toolchain | None:
     """What was found out about a compiler, now or by an earlier process."""
-    key = _digest(_LIBRARY_VERSION, *_identity(command), _cpu())
+    key = digest(_LIBRARY_VERSION, language.name, *_identity(command), _cpu())
     path = folder / f"compiler-{key}.json"
     known = _recalled(path, command)
     if known is not None:
         return known
     with _lock(path.with_suffix(".lock")):
-        return _recalled(path, command) or _found_out(command, path)
+        return _recalled(path, command) or _found_out(language, command, path)
 
 
 def _recalled(path: Path, command: tuple[str, ...]) -> Toolchain | None:
@@ -310,14 +362,14 @@ def _recalled(path: Path, command: tuple[str, ...]) -> Toolchain | None:
     return None
 
 
-def _found_out(command: tuple[str, ...], path: Path) -> Toolchain | None:
+def _found_out(language: Language, command: tuple[str, ...], path: Path) -> Toolchain | None:
     """Examine a compiler and write to `path` what it can; a note of its own if it never ends."""
     silence = path.with_suffix(".silent")
     with contextlib.suppress(OSError):
         if abs(time.time() - silence.stat().st_mtime) < SILENCE_SECONDS:
             return None
     try:
-        found = _examine(command, path.parent)
+        found = _examine(language, command, path.parent)
     except _SilentError:
         silence.touch()
         _note(f"distarray: the compiler {shlex.join(command)} does not end and is passed over.")
@@ -327,19 +379,25 @@ def _found_out(command: tuple[str, ...], path: Path) -> Toolchain | None:
     return found
 
 
-def _examine(command: tuple[str, ...], folder: Path) -> Toolchain | None:
+def _examine(language: Language, command: tuple[str, ...], folder: Path) -> Toolchain | None:
     """Try a compiler and the flags it may lack."""
-    if not _works(command, (), folder):
+
+    def works(*flags: str) -> bool:
+        return _works(language, (*command, *language.flags, *flags), folder)
+
+    if not works():
         return None
-    native = next(((flag,) for flag in NATIVE_FLAGS if _works(command, (flag,), folder)), ())
-    return Toolchain(command, native, _works(command, (*native, OPENMP_FLAG), folder))
+    if not language.tuned:
+        return Toolchain(command, (), False)
+    native = next(((flag,) for flag in NATIVE_FLAGS if works(flag)), ())
+    return Toolchain(command, native, works(*native, OPENMP_FLAG))
 
 
-def _works(command: tuple[str, ...], flags: tuple[str, ...], parent: Path) -> bool:
+def _works(language: Language, command: tuple[str, ...], parent: Path) -> bool:
     with tempfile.TemporaryDirectory(dir=parent, prefix=".trial-") as folder:
         path = Path(folder) / "trial.so"
         try:
-            _compile((*command, *FLAGS, *flags), _TRIAL, path, TRIAL_SECONDS)
+            _compile(language, command, language.trial, path, TRIAL_SECONDS)
         except _SilentError:
             raise
         except BackendError:
@@ -454,7 +512,8 @@ def _cpu() -> str:
     return f"{platform.machine()} {platform.processor()}"
 
 
-def _digest(*parts: str) -> str:
+def digest(*parts: str) -> str:
+    """A name for a cache entry that depends on these. Local."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
 
 
