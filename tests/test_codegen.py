@@ -9,6 +9,7 @@ import pytest
 
 from distarray import exact
 from distarray.backends.cpu import CpuBackend
+from distarray.errors import StencilError
 from distarray.geometry import AxisGeometry
 from distarray.regions import Box
 from distarray.stencil import calls, codegen, compile, evaluate, language, tracing
@@ -444,7 +445,7 @@ def test_positions_and_indices(periodic, stretched):
 def test_positions_without_a_grid_are_an_error():
     case = Case(positions, [parameter("u"), parameter("new")], (3, 70))
     with pytest.raises(
-        compile.StencilError, match=r"da.coordinate or da.spacing on arrays that lie on no grid"
+        StencilError, match=r"da.coordinate or da.spacing on arrays that lie on no grid"
     ):
         BACKEND.bind(case.program, case.views, case.geometry)
 

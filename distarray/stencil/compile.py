@@ -8,7 +8,6 @@ costs no compilation. A launch prepares the arguments of each box once and is th
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,19 +16,17 @@ import numpy as np
 from distarray import exact
 from distarray.backends.base import Backend
 from distarray.backends.calls import nothing, prepared
-from distarray.errors import StencilError
 from distarray.regions import Box
-from distarray.stencil import codegen, evaluate
+from distarray.stencil import codegen, evaluate, memory
+from distarray.stencil.accumulators import Accumulator
 from distarray.stencil.codegen import Code
 from distarray.stencil.expression import Program
-from distarray.stencil.frame import Table
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
 
 Array = np.ndarray[Any, Any]
 
 #: Prepared boxes that one launch keeps.
 _KEPT_BOXES = 4096
-_SCALAR_FORMATS = {bool: "q8x", int: "q8x", float: "d8x", complex: "dd"}
 
 
 def bind_on_host(
@@ -82,14 +79,18 @@ class NativeLaunch:
         self._ndim, self._start = program.ndim, geometry.start
         self._parity = sum(geometry.start) & 1
         self._views = tuple(arrays)
-        tables = [_Table(table, arrays, geometry) for table in code.tables]
-        addresses = [_origin(program, number, view, geometry) for number, view in enumerate(arrays)]
-        self._memory = np.array([*addresses, *(table.address for table in tables), 0], np.uint64)
-        self._layout = np.array([*_strides(arrays), 0], np.int64)
+        tables = [memory.TableValues(table, arrays, geometry) for table in code.tables]
+        addresses = [
+            *(
+                view.memory.ctypes.data + memory.origin(program, number, view, geometry)
+                for number, view in enumerate(arrays)
+            ),
+            *(table.values.ctypes.data + table.origin for table in tables),
+        ]
+        self._memory = np.array([*(address % 2**64 for address in addresses), 0], np.uint64)
+        self._layout = np.array([*memory.strides(arrays), 0], np.int64)
         self._tables = tables
-        self._format = struct.Struct(
-            "=" + "".join(_SCALAR_FORMATS[kind] for _, kind in program.scalars)
-        )
+        self._format = memory.scalar_format(program)
         self._scalars = bytearray(max(16, self._format.size))
         self._complex = any(kind is complex for _, kind in program.scalars)
         self._results = [accumulator.cleared() for accumulator in code.accumulators]
@@ -103,7 +104,7 @@ class NativeLaunch:
 
     def set_scalars(self, values: Sequence[complex]) -> None:
         if self._complex:
-            values = _flat(values, [kind for _, kind in self._program.scalars])
+            values = memory.flat_scalars(self._program, values)
         self._format.pack_into(self._scalars, 0, *values)
 
     def run(self, box: Box, mask: int = -1, colour: int = 0) -> None:
@@ -112,15 +113,19 @@ class NativeLaunch:
             call = self._call(box, mask, colour)
         call()
 
+    def run_boxes(self, boxes: Sequence[tuple[Box, int]], colour: int = 0) -> None:
+        for box, mask in boxes:
+            self.run(box, mask, colour)
+
     def reset_reductions(self) -> None:
         for result, accumulator in zip(self._results, self._code.accumulators, strict=True):
             result[:] = accumulator.cleared()
 
     def partials(self) -> list[Array]:
-        groups: list[list[Array]] = [[] for _ in self._program.reductions]
-        for result, accumulator in zip(self._results, self._code.accumulators, strict=True):
-            groups[accumulator.reduction].append(result)
-        return [_joined(parts) for parts in groups]
+        return joined(self._code.accumulators, self._results)
+
+    def device_partials(self) -> list[Any]:
+        return []
 
     def _call(self, box: Box, mask: int, colour: int) -> Any:
         """The call for one box, kept for the next time."""
@@ -151,84 +156,21 @@ class NativeLaunch:
         )
 
 
+def joined(accumulators: Sequence[Accumulator], results: Sequence[Array]) -> list[Array]:
+    """The partial result of each reduction, from what its accumulators hold on the host."""
+    groups: dict[int, list[Array]] = {}
+    for result, accumulator in zip(results, accumulators, strict=True):
+        groups.setdefault(accumulator.reduction, []).append(result)
+    return [_joined(groups[number]) for number in sorted(groups)]
+
+
 def _joined(parts: list[Array]) -> Array:
     """The partial result of one reduction; of a complex sum from its two parts."""
     if parts[0].size == exact.LENGTH:
         limbs = exact.carried(np.stack(parts))
         return limbs if len(parts) == 2 else limbs[0]
-    return parts[0].copy() if len(parts) == 1 else parts[0] + 1j * parts[1]
-
-
-def _flat(values: Sequence[complex], kinds: Sequence[type]) -> list[Any]:
-    """Complex scalars as two numbers."""
-    flat: list[Any] = []
-    for value, kind in zip(values, kinds, strict=True):
-        flat += [complex(value).real, complex(value).imag] if kind is complex else [value]
-    return flat
-
-
-def _origin(program: Program, number: int, view: ArrayView, geometry: LaunchGeometry) -> int:
-    """The address that the kernel calls index 0 of component 0.
-
-    A fine array is read at 2 l + d and a coarse one at global // 2 + d, so their addresses are
-    shifted accordingly.
-    """
-    array, memory = program.arrays[number], view.memory
-    grid = memory.strides[len(array.components) :]
-    start = geometry.start if array.profile_axis is None else (geometry.start[array.profile_axis],)
-    if array.level > 0:
-        index = [o + 2 * s - t for o, s, t in zip(view.origin, start, view.start, strict=True)]
-    elif array.level < 0:
-        index = [o - t for o, t in zip(view.origin, view.start, strict=True)]
-    else:
-        index = list(view.origin)
-    offset = sum(i * stride for i, stride in zip(index, grid, strict=True))
-    return int(memory.ctypes.data + offset) % 2**64
-
-
-def _strides(arrays: Sequence[ArrayView]) -> list[int]:
-    """Strides in elements of all arrays, each without its last axis."""
-    return [
-        stride // view.memory.itemsize for view in arrays for stride in view.memory.strides[:-1]
-    ]
-
-
-class _Table:
-    """Values over an axis as far as the arrays reach; `address` is that of local index 0."""
-
-    def __init__(self, table: Table, arrays: Sequence[ArrayView], geometry: LaunchGeometry) -> None:
-        kind, axis, staggered = table
-        low, high = _reach(arrays, axis, geometry)
-        indices = np.arange(low, high, dtype=np.int64) + geometry.start[axis]
-        self.values = _positions(kind, indices, axis, staggered, geometry)
-        self.address = self.values.ctypes.data - low * self.values.itemsize
-
-
-def _reach(arrays: Sequence[ArrayView], axis: int, geometry: LaunchGeometry) -> tuple[int, int]:
-    """Local indices that any array of the iteration grid holds along an axis."""
-    ndim = len(geometry.start)
-    own = [view for view in arrays if len(view.origin) == ndim]
-    low = min((-view.origin[axis] for view in own), default=0)
-    extents = [
-        view.memory.shape[view.memory.ndim - ndim + axis] - view.origin[axis] for view in own
-    ]
-    return low, max(extents, default=geometry.cells[axis]) + 1
-
-
-def _positions(
-    kind: str, indices: Array, axis: int, staggered: bool, geometry: LaunchGeometry
-) -> Array:
-    if kind == "index":
-        return indices % max(geometry.cells[axis], 1) if geometry.periodic[axis] else indices
-    if geometry.axes is None:
-        raise StencilError(
-            "A kernel uses da.coordinate or da.spacing on arrays that lie on no grid; create them "
-            "with a da.Grid."
-        )
-    along = geometry.axes[axis]
-    found = (
-        along.positions(indices, staggered)
-        if kind == "coordinate"
-        else along.spacings(indices, staggered)
-    )
-    return np.ascontiguousarray(found, np.float64)
+    if len(parts) == 1:
+        return parts[0].copy()
+    total = np.empty(parts[0].shape, np.complex128)  # 1j times an infinity has a NaN in it
+    total.real, total.imag = parts
+    return total
