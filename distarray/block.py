@@ -8,6 +8,7 @@ alike whether to exchange.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +49,7 @@ class Block:
     owned, padded : Box of global indices of the grid axes
     serial : int, never used again by another block
     version : int, counts collective writes
+    kept : dict of what was prepared for this memory, to be done again; it goes with the block
     """
 
     def __init__(self, layout: Layout, rank: int, backend: Backend) -> None:
@@ -69,6 +71,7 @@ class Block:
         self.version = 0
         self.fresh: HaloReads = {}
         self.filled = Filled()
+        self.kept: dict[Hashable, Any] = {}
 
     @property
     def empty(self) -> bool:

@@ -1,6 +1,7 @@
 """What each rank contributes to a reduction over a whole array, and how the result comes out of it.
 
-A `Contribution` is made of owned values without communication; completing it is one all-reduce.
+A `Contribution` is made of owned values without communication, or on a device of what one pass over
+them gives (`sweeps`); completing it is one all-reduce.
 Float sums accumulate in float64 (complex128), integer sums in 64-bit integers, as NumPy's do. NaN
 goes through min and max beside the value, as a flag, because MPI does not say what its own min and
 max make of it.
@@ -49,7 +50,14 @@ def sum_contribution(
         return exact_contribution(exact.partial_sum(values, load), finish, dtype)
     with np.errstate(all="ignore"):
         total = np.sum(values, dtype=accumulator_of(values.dtype))
-    return Contribution(np.array([total]), "sum", lambda reduced: finish(reduced[0]), dtype)
+    return part_of_sum(np.array([total]), finish, dtype)
+
+
+def part_of_sum(part: HostArray, finish: Finish, dtype: DType) -> Contribution:
+    """A sum from this rank's part: one number, or limbs of `exact`."""
+    if part.size > 1:
+        return exact_contribution(exact.carried(part), finish, dtype)
+    return Contribution(part, "sum", lambda reduced: finish(reduced[0]), dtype)
 
 
 def exact_contribution(limbs: HostArray, finish: Finish, dtype: DType) -> Contribution:
@@ -70,7 +78,11 @@ def product_contribution(values: HostArray) -> Contribution:
 
 def truth_contribution(kind: str, values: HostArray) -> Contribution:
     """Whether "any" or "all" values are true."""
-    found = values.any() if kind == "any" else values.all()
+    return truth_of(kind, values.any() if kind == "any" else values.all())
+
+
+def truth_of(kind: str, found: Any) -> Contribution:
+    """Whether "any" or "all" ranks found what each looked for."""
     op = "max" if kind == "any" else "min"
     return Contribution(
         np.array([found], np.uint8), op, lambda reduced: np.bool_(reduced[0]), np.dtype(np.bool_)
@@ -120,20 +132,43 @@ def contribution(kind: str, values: HostArray, size: int, load: Load | None = No
     load : the `load` of the backend for a reproducible sum or mean
     """
     if kind in ("min", "max"):
-        if size == 0:
-            raise ArrayError(
-                f"{kind} of an array without elements is not defined; check its size first."
-            )
+        require_extreme(kind, values.dtype, size)
         return extreme_contribution(kind, values)
     if kind in ("any", "all"):
         return truth_contribution(kind, values)
     if kind == "prod":
         return product_contribution(values)
+    finish, dtype = _finish(kind, values.dtype, size)
+    return sum_contribution(values, finish, dtype, load)
+
+
+def part_contribution(kind: str, part: HostArray, dtype: DType, size: int) -> Contribution:
+    """As `contribution`, but for "prod", from this rank's part of the reduction of values of
+    element type `dtype`, as `sweeps.sweep` gives it. Local.
+    """
+    if kind in ("any", "all"):
+        return truth_of(kind, part[0] > 0)
+    if kind in ("min", "max"):
+        return extreme_of(kind, np.nan if dtype.kind == "f" and part[1] else part[0], dtype)
+    return part_of_sum(part, *_finish(kind, dtype, size))
+
+
+def require_extreme(kind: str, dtype: DType, size: int) -> None:
+    """Refuse the "min" or "max" of no values, or of values without an order."""
+    if size == 0:
+        raise ArrayError(
+            f"{kind} of an array without elements is not defined; check its size first."
+        )
+    require_order(kind, dtype)
+
+
+def _finish(kind: str, dtype: DType, size: int) -> tuple[Finish, DType]:
+    """What makes a "sum" or "mean" of `size` values of their total, and its element type."""
     if kind == "mean":
-        dtype = mean_type(values.dtype)
-        return sum_contribution(values, lambda total: cast(divide(total, size), dtype), dtype, load)
-    dtype = sum_type(values.dtype)
-    return sum_contribution(values, lambda total: cast_sum(total, dtype), dtype, load)
+        mean = mean_type(dtype)
+        return lambda total: cast(divide(total, size), mean), mean
+    result = sum_type(dtype)
+    return lambda total: cast_sum(total, result), result
 
 
 def cast_sum(total: Any, dtype: DType) -> Any:
@@ -161,21 +196,30 @@ def squared_deviations(values: HostArray, mean: Any) -> Any:
         )
 
 
-def variance(values: HostArray, size: int, ddof: int, communicator: Communicator) -> Any:
-    """The variance of all values by two passes: the mean first. Collective."""
-    accumulator = np.result_type(accumulator_of(values.dtype), np.float64)
-    mean = sum_contribution(values, lambda total: divide(total, size), accumulator).complete(
-        communicator
-    )
-    dtype = np.empty(0, mean_type(values.dtype)).real.dtype
-    total = squared_deviations(values.astype(accumulator, copy=False), mean)
-    squares = Contribution(
-        np.array([total]),
-        "sum",
-        lambda reduced: cast(divide(reduced[0], max(size - ddof, 0)), dtype),
-        dtype,
-    )
-    return squares.complete(communicator)
+def variance(
+    total: Any,
+    squares: Callable[[Any], Any],
+    dtype: DType,
+    count: tuple[int, int],
+    communicator: Communicator,
+) -> Any:
+    """The variance of all values by two passes: the mean first. Collective.
+
+    Parameters
+    ----------
+    total : this rank's sum of its values, of element type `dtype`
+    squares : function of the mean of all values: this rank's sum of |x - mean|^2
+    count : number of values, and what is taken off it (ddof)
+    """
+    size, ddof = count
+    part = np.array([total])
+    mean = part_of_sum(part, lambda total: divide(total, size), part.dtype).complete(communicator)
+    result = np.empty(0, mean_type(dtype)).real.dtype
+    return part_of_sum(
+        np.array([squares(mean)]),
+        lambda total: cast(divide(total, max(size - ddof, 0)), result),
+        result,
+    ).complete(communicator)
 
 
 def arg_extreme(

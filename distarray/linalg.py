@@ -1,4 +1,6 @@
-"""Products of whole arrays that give a number: dot and norm."""
+"""Products of whole arrays that give a number: dot and norm. On a device they take one pass over
+memory (see `sweeps`).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from distarray.array import DistArray
 from distarray.arraylike import HostArray
 from distarray.errors import ArrayError
 from distarray.pending import Contribution, Pending
+from distarray.sweeps import Operand, sweep
 
 
 def dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Any:
@@ -65,28 +68,38 @@ def _load(array: DistArray, reproducible: bool) -> contributions.Load | None:
     return array.block.backend.load if reproducible else None
 
 
+def _operand(array: DistArray) -> Operand:
+    return array.block, array.component_prefix
+
+
 def _dot(u: DistArray, v: DistArray, reproducible: bool) -> Contribution:
     for array in (u, v):
         elementwise.require_array(array, "dot")
     elementwise.require_same_placement(u, v)
     if u.components != v.components:
         raise ArrayError(f"{u!r} and {v!r} differ in components; select components of one shape.")
-    a, b = (x.block.backend.to_host(x._owned) for x in (u, v))
-    dtype = sum_type(np.result_type(a, b))
-    return _products(
-        a, b, dtype, lambda total: contributions.cast_sum(total, dtype), _load(u, reproducible)
-    )
+    dtype = sum_type(np.result_type(u.dtype, v.dtype))
+
+    def finish(total: Any) -> Any:
+        return contributions.cast_sum(total, dtype)
+
+    if not u.block.backend.host:
+        part = sweep("dot", _operand(u), _operand(v), reproducible=reproducible)
+        return contributions.part_of_sum(part, finish, dtype)
+    return _products(u._owned, v._owned, dtype, finish, _load(u, reproducible))
 
 
 def _norm(u: DistArray, reproducible: bool) -> Contribution:
     elementwise.require_array(u, "norm")
-    values = u.block.backend.to_host(u._owned)
     dtype = np.empty(0, contributions.mean_type(u.dtype)).real.dtype
-    load = _load(u, reproducible)
 
     def root(total: Any) -> Any:
         return contributions.cast(np.sqrt(np.float64(total)), dtype)
 
+    if not u.block.backend.host:
+        part = sweep("squares", _operand(u), reproducible=reproducible)
+        return contributions.part_of_sum(part, root, dtype)
+    values, load = u._owned, _load(u, reproducible)
     if u.dtype.kind == "c":
         real, imaginary = (part.astype(np.float64) for part in (values.real, values.imag))
         with np.errstate(all="ignore"):

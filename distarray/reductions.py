@@ -1,6 +1,9 @@
 """Reductions of arrays: over all axes a number on every rank, over some axes an array over the
 remaining ones.
 
+Over all axes, values on a device are reduced there by one pass over memory (see `sweeps`); `prod`,
+`argmin`, `argmax` and all that goes over some axes works on a copy of the block on the host.
+
 Over grid axes each rank reduces its own block, and the blocks that share a place along the
 remaining axes merge their partial results in pairs, in order; the result goes to the rank that owns
 that place. Reproducible sums over axes first move the array so that the reduced axes lie whole on
@@ -28,6 +31,7 @@ from distarray.errors import ArrayError, UnsupportedError, shown
 from distarray.layout import Layout
 from distarray.pending import Contribution, Pending
 from distarray.placement import local_along
+from distarray.sweeps import sweep
 from distarray.topology import Topology
 
 if TYPE_CHECKING:
@@ -73,7 +77,13 @@ def begin_all(array: DistArray) -> Pending:
 
 def _contribution(array: DistArray, kind: str, reproducible: bool = False) -> Contribution:
     require_array(array, f"begin_{kind}")
-    backend = array.block.backend
+    block, backend = array.block, array.block.backend
+    if not backend.host and kind != "prod":
+        if kind in ("min", "max"):
+            contributions.require_extreme(kind, array.dtype, array.size)
+        summed = "sum" if kind == "mean" else kind
+        part = sweep(summed, (block, array.component_prefix), reproducible=reproducible)
+        return contributions.part_contribution(kind, part, array.dtype, array.size)
     load = backend.load if reproducible else None
     return contributions.contribution(kind, backend.to_host(array._owned), array.size, load)
 
@@ -101,9 +111,24 @@ def variance(array: DistArray, axis: Any, ddof: int) -> Any:
     if not isinstance(ddof, numbers.Real):
         raise ArrayError(f"ddof={shown(ddof)} of a variance is no number; use 0 or 1.")
     if len(axes) == array.ndim:
-        values = array.block.backend.to_host(array._owned)
-        return contributions.variance(values, array.size, ddof, array.communicator)
+        total, squares = _deviations(array)
+        count = (array.size, ddof)
+        return contributions.variance(total, squares, array.dtype, count, array.communicator)
     return _over_axes(array, _variance_fold(array.dtype, max(_count(array, axes) - ddof, 0)), axes)
+
+
+def _deviations(array: DistArray) -> tuple[Any, Callable[[Any], Any]]:
+    """The sum of owned values, and a function that gives their squared deviations from a mean."""
+    block = array.block
+    if not block.backend.host:
+        operand = (block, array.component_prefix)
+        total = sweep("sum", operand)[0]
+        return total, lambda mean: sweep("deviations", operand, mean=mean.item())[0]
+    accumulator = np.result_type(accumulator_of(array.dtype), np.float64)
+    values = array._owned.astype(accumulator, copy=False)
+    with np.errstate(all="ignore"):
+        total = np.sum(array._owned, dtype=accumulator_of(array.dtype))
+    return total, lambda mean: contributions.squared_deviations(values, mean)
 
 
 def arg_extreme(array: DistArray, kind: str, axis: int | None) -> Any:
@@ -262,7 +287,7 @@ def _over_axes(
     components = tuple(n for a, n in enumerate(array.components) if a not in axes)
     if not grid_axes:
         with np.errstate(all="ignore"):
-            values = fold.finish(fold.local(array._owned, axes))
+            values = fold.finish(fold.local(array.block.backend.to_host(array._owned), axes))
         result = array._like(values.dtype, components)
         result._owned[...] = values
         return result
@@ -303,7 +328,8 @@ def _merge_blocks(
     coords = source.topology.coords
     if coords is not None:
         group = _Group(source.decomposition, kept, tuple(coords[a] for a in kept))
-        parts = _merged(fold.local(source._owned, axes), fold, group, coords, communicator)
+        owned = source.block.backend.to_host(source._owned)
+        parts = _merged(fold.local(owned, axes), fold, group, coords, communicator)
         if parts is not None:
             found = np.array(fold.finish(parts), order="C")
             owner = target.decomposition.rank_at(group.place) if kept else 0

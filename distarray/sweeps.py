@@ -1,0 +1,211 @@
+"""Reductions of whole blocks on their device: one pass over memory by a stencil program of one
+line.
+
+A program is traced once for a kind of reduction and of blocks; bound to memory it is kept with the
+block. Components are joined within the expression, but for exact sums, whose components have a
+reduction each. The result is this rank's part, as `BoundLaunch.partials` gives it; `contributions`
+makes of it what the ranks have in common.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from distarray import exact
+from distarray.accumulation import accumulator_of
+from distarray.arraylike import HostArray
+from distarray.block import Block
+from distarray.layout import Component
+from distarray.regions import Box
+from distarray.stencil.expression import ArrayParameter, Program, kind_of
+from distarray.stencil.language import reduce
+from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
+from distarray.stencil.partials import Partial
+from distarray.stencil.tracing import trace
+
+#: A block with the first numbers of the components that are reduced.
+Operand = tuple[Block, Component]
+
+#: Components read by one pass; more are reduced in several.
+MOST_COMPONENTS = 32
+
+
+def _wide(value: Any) -> Any:
+    return value.astype(accumulator_of(np.dtype(value.dtype)))
+
+
+def _product(a: Any, b: Any) -> Any:
+    dtype = accumulator_of(np.result_type(a.dtype, b.dtype))
+    return np.conjugate(a).astype(dtype) * b.astype(dtype)
+
+
+def _square(value: Any) -> Any:
+    if value.dtype.kind == "c":
+        real, imaginary = value.real.astype(np.float64), value.imag.astype(np.float64)
+        return real * real + imaginary * imaginary
+    value = value.astype(np.float64)
+    return value * value
+
+
+def _deviation(value: Any, mean: Any) -> Any:
+    dtype = np.result_type(accumulator_of(value.dtype), np.float64)
+    return _square(value.astype(dtype) - mean)
+
+
+def _truth(value: Any) -> Any:
+    return (value != 0).astype(np.int64)
+
+
+#: For each kind: what a point contributes, how two contributions join, and the fused reduction.
+_KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any], str]] = {
+    "sum": (_wide, np.add, "sum"),
+    "min": (lambda value: value, np.minimum, "min"),
+    "max": (lambda value: value, np.maximum, "max"),
+    "any": (_truth, np.maximum, "max"),
+    "all": (_truth, np.minimum, "min"),
+    "dot": (_product, np.add, "sum"),
+    "squares": (_square, np.add, "sum"),
+    "deviations": (_deviation, np.add, "sum"),
+}
+
+
+def sweep(
+    kind: str, *operands: Operand, mean: complex | None = None, reproducible: bool = False
+) -> HostArray:
+    """This rank's part of a reduction of owned values. Local; waits for the device.
+
+    Parameters
+    ----------
+    kind : "sum", "min" or "max" of the values, "any" or "all" of them being true (1 or 0), "dot" of
+        two blocks (conj(a) * b), "squares" (|a|^2) or "deviations" from a mean (|a - mean|^2)
+    *operands : blocks of one placement on one device, with the components meant
+    mean : number, for "deviations"
+    reproducible : exact sums of rounded values
+
+    Returns
+    -------
+    One value of a sum (float64, complex128 or int64), limbs of `exact`, or an extremum and whether
+    there was a NaN (float64, int64 or uint64).
+    """
+    scalars = () if mean is None else (mean,)
+    parts = [
+        part
+        for chosen in _split(operands)
+        for part in _partials(kind, chosen, scalars, reproducible)
+    ]
+    return functools.reduce(_merger(kind), parts)
+
+
+def _split(operands: Sequence[Operand]) -> list[Sequence[Operand]]:
+    """The operands, or their components one by one where they are many."""
+    block, prefix = operands[0]
+    components = block.layout.components[len(prefix) :]
+    if math.prod(components) <= MOST_COMPONENTS:
+        return [operands]
+    return [
+        part
+        for number in range(components[0])
+        for part in _split([(block, (*prefix, number)) for block, prefix in operands])
+    ]
+
+
+def _partials(
+    kind: str, operands: Sequence[Operand], scalars: Sequence[complex], reproducible: bool
+) -> list[HostArray]:
+    block = operands[0][0]
+    if block.empty:
+        program = _program_of(kind, operands, scalars, reproducible)
+        return [Partial(reduction).result() for reduction in program.reductions]
+    launch = _launch(kind, operands, scalars, reproducible)
+    launch.set_scalars(scalars)
+    launch.reset_reductions()
+    launch.run(Box.of_shape(block.owned.shape))
+    return launch.partials()
+
+
+def _launch(
+    kind: str, operands: Sequence[Operand], scalars: Sequence[complex], reproducible: bool
+) -> BoundLaunch:
+    """The program bound to the blocks, kept until one of them goes."""
+    block = operands[0][0]
+    places = [(other.serial, prefix) for other, prefix in operands]
+    key = (kind, reproducible, *map(kind_of, scalars), *places)
+    launch: BoundLaunch | None = block.kept.get(key)
+    if launch is None:
+        program = _program_of(kind, operands, scalars, reproducible)
+        views = [
+            ArrayView(b.memory[prefix], b.layout.halo, b.owned.start) for b, prefix in operands
+        ]
+        grid = block.layout.decomposition
+        geometry = LaunchGeometry(block.owned.start, grid.shape, grid.periodic, None)
+        launch = block.kept[key] = block.backend.bind(program, views, geometry)
+        for other, _ in operands[1:]:
+            if other is not block:
+                weakref.finalize(other, _drop, weakref.ref(block), key).atexit = False
+    return launch
+
+
+def _drop(block: weakref.ref[Block], key: Any) -> None:
+    found = block()
+    if found is not None:
+        found.kept.pop(key, None)
+
+
+def _program_of(
+    kind: str, operands: Sequence[Operand], scalars: Sequence[complex], reproducible: bool
+) -> Program:
+    layouts = [
+        replace(block.layout, components=block.layout.components[len(prefix) :])
+        for block, prefix in operands
+    ]
+    parameters = tuple(
+        ArrayParameter(name, layout.dtype, layout.components, layout.staggered)
+        for name, layout in zip("uv", layouts, strict=False)
+    )
+    return _program(kind, parameters, tuple(map(kind_of, scalars)), reproducible)
+
+
+@functools.lru_cache(maxsize=256)
+def _program(
+    kind: str, parameters: tuple[ArrayParameter, ...], scalars: tuple[Any, ...], reproducible: bool
+) -> Program:
+    value, join, reduction = _KINDS[kind]
+
+    def of(arrays: Sequence[Any], *mean: Any) -> Any:
+        points = [
+            value(*(array.select(component)[...] for array in arrays), *mean)
+            for component in np.ndindex(*parameters[0].components)
+        ]
+        if reproducible:
+            return [reduce.sum(point, reproducible=True) for point in points]
+        return getattr(reduce, reduction)(functools.reduce(join, points))
+
+    def of_one(u: Any) -> Any:
+        return of([u])
+
+    def of_two(u: Any, v: Any) -> Any:
+        return of([u, v])
+
+    def of_one_and_mean(u: Any, *, mean: Any) -> Any:
+        return of([u], mean)
+
+    function: Any = of_one_and_mean if scalars else of_one if len(parameters) == 1 else of_two
+    function.__name__ = kind
+    names = dict.fromkeys(["mean"], scalars[0]) if scalars else {}
+    return trace(function, parameters, names, {}, ndim=len(parameters[0].staggered or ()))
+
+
+def _merger(kind: str) -> Callable[[HostArray, HostArray], HostArray]:
+    """What joins the results of several passes, or of several components."""
+    reduction = _KINDS[kind][2]
+    if reduction == "sum":
+        return exact.merged
+    choose = np.minimum if reduction == "min" else np.maximum
+    return lambda a, b: np.array([choose(a[0], b[0]), max(a[1], b[1])], a.dtype)
