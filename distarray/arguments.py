@@ -5,9 +5,11 @@ rank.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import math
 import operator
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,15 +91,40 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def backend_for(device: str) -> Backend:
-    """The backend of a device."""
-    if device not in ("auto", "cpu", "cuda", "simulated"):
-        raise BackendError(f"device={shown(device)} is unknown; use 'cpu' or 'auto'.")
-    if device in ("cuda", "simulated"):
-        raise BackendError(
-            f"device={device!r} is not available: this version runs on the CPU; use 'cpu' or "
-            "'auto'."
-        )
-    return CpuBackend()
+    """The backend of a device; "auto" is what DISTARRAY_DEVICE names, else CUDA where it works.
+
+    Raises
+    ------
+    BackendError
+        There is no such device, or it does not work here.
+    """
+    subject = f"device={shown(device)}"
+    if device == "auto":
+        device = os.environ.get("DISTARRAY_DEVICE", "auto")
+        subject = f"DISTARRAY_DEVICE={device}"
+    if device == "auto":
+        from distarray.backends.cuda import available
+
+        device = "cuda" if available()[0] else "cpu"
+    if device == "cpu":
+        return CpuBackend()
+    if device not in ("cuda", "simulated"):
+        raise BackendError(f"{subject} is unknown; use 'auto', 'cpu', 'cuda' or 'simulated'.")
+    return _accelerator(device)
+
+
+@functools.cache
+def _accelerator(name: str) -> Backend:
+    """The one accelerator of this process, so that arrays of all grids lie on it."""
+    from distarray.backends.accelerator import AcceleratorBackend
+
+    if name == "simulated":
+        from distarray.backends.simulated.driver import SimulatedDriver
+
+        return AcceleratorBackend(SimulatedDriver())
+    from distarray.backends.cuda import driver
+
+    return AcceleratorBackend(driver())
 
 
 def axis_names(axes: Sequence[str], ndim: int) -> tuple[str, ...]:

@@ -1,0 +1,318 @@
+"""Many strided copies by one launch of a kernel.
+
+A copy is a row of a table in device memory: four loops around an element of 1 to 16 bytes. Threads
+count its elements along the packed side, the one without gaps, so that neighbouring threads move
+neighbouring bytes there whichever axis a face is normal to.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distarray.backends.base import BoxCopy, CopyList, Event, Stream
+from distarray.backends.driver import Access, KernelText, Parameters
+from distarray.errors import BackendError
+
+if TYPE_CHECKING:
+    from distarray.backends.accelerator import AcceleratorBackend
+    from distarray.backends.device_array import DeviceArray
+
+THREADS, PER_THREAD = 256, 4
+_LOOPS = 4
+_SIZES = (16, 8, 4, 2, 1)
+#: Elements of one row of the table; the kernel counts them in 32 bits.
+_MOST = 2**31 - 1
+#: Effort spent on finding out whether two strided arrays overlap.
+_OVERLAP_WORK = 1000
+
+TEXT = """\
+struct copy {
+  const char *source;
+  char *target;
+  long long s[4], t[4];  /* bytes between neighbours, outermost loop first */
+  unsigned n[4], magic[4], shift[4];  /* extents; quotients by them as product and shift */
+  unsigned count, first, size, unused;  /* elements, first block, bytes of an element */
+};
+
+struct alignas(16) sixteen { unsigned long long low, high; };
+
+template <typename T> static __device__ __forceinline__ void
+move(const struct copy *c, unsigned first)
+{
+  T values[PER_THREAD];
+  char *places[PER_THREAD];
+#pragma unroll
+  for (int u = 0; u < PER_THREAD; u++) {
+    unsigned e = first + u * THREADS;
+    if (e >= c->count) continue;
+    const char *source = c->source;
+    places[u] = c->target;
+#pragma unroll
+    for (int loop = 3; loop > 0; loop--) {
+      unsigned high = (unsigned)(((unsigned long long)c->magic[loop] * e) >> 32);
+      unsigned quotient = (high + e) >> c->shift[loop];
+      long long index = e - quotient * c->n[loop];
+      source += index * c->s[loop];
+      places[u] += index * c->t[loop];
+      e = quotient;
+    }
+    values[u] = *(const T *)(source + (long long)e * c->s[0]);
+    places[u] += (long long)e * c->t[0];
+  }
+#pragma unroll
+  for (int u = 0; u < PER_THREAD; u++)
+    if (first + u * THREADS < c->count) *(T *)places[u] = values[u];
+}
+
+/* owners: the copy to which each block belongs */
+extern "C" __global__ void
+distarray_copies(const struct copy *__restrict__ copies, const int *__restrict__ owners)
+{
+  const struct copy *c = copies + owners[blockIdx.x];
+  const unsigned first = (blockIdx.x - c->first) * (PER_THREAD * THREADS) + threadIdx.x;
+  switch (c->size) {
+  case 1: move<unsigned char>(c, first); break;
+  case 2: move<unsigned short>(c, first); break;
+  case 4: move<unsigned int>(c, first); break;
+  case 8: move<unsigned long long>(c, first); break;
+  default: move<struct sixteen>(c, first);
+  }
+}
+""".replace("PER_THREAD", str(PER_THREAD)).replace("THREADS", str(THREADS))
+
+KERNEL = KernelText(TEXT, "distarray_copies", ("const struct copy *", "const int *"))
+
+ROW = np.dtype(
+    [("source", "u8"), ("target", "u8"), ("s", "i8", _LOOPS), ("t", "i8", _LOOPS)]
+    + [(name, "u4", _LOOPS) for name in ("n", "magic", "shift")]
+    + [(name, "u4") for name in ("count", "first", "size", "unused")]
+)
+
+
+def prepare(backend: AcceleratorBackend, copies: Sequence[BoxCopy]) -> CopyList:
+    """Copies carried out as if in order: by one launch, unless one depends on an earlier one. Local.
+
+    Raises
+    ------
+    BackendError
+        Source and target of a copy differ in shape or dtype, or overlap.
+    """
+    for copy in copies:
+        _check(copy)
+    kept = [copy for copy in copies if copy.source.size]
+    return DeviceCopies(backend, _independent_groups(kept))
+
+
+class DeviceCopies:
+    """Prepared copies; a group is launched at once, and the groups in order."""
+
+    def __init__(self, backend: AcceleratorBackend, groups: Sequence[Sequence[BoxCopy]]) -> None:
+        self._driver, self._compute = backend.driver, backend.compute
+        make = _Launch if backend.driver.compiles else _Calls
+        self._groups = [make(backend, group) for group in groups]
+        # Tables are uploaded by the compute stream; other streams wait for them once.
+        self._ready: Event | None = None
+        self._waited: set[int] = set()
+        if backend.driver.compiles and groups:
+            self._ready = backend.event()
+            self._compute.record(self._ready)
+
+    def __call__(self, stream: Stream | None = None) -> None:
+        if stream is None:
+            stream = self._compute
+        elif self._ready is not None and stream is not self._compute:
+            if id(stream) not in self._waited:
+                stream.wait(self._ready)
+                self._waited.add(id(stream))
+        for group in self._groups:
+            group.give(stream)
+
+
+class _Launch:
+    """Copies that do not depend on each other, by the kernel."""
+
+    def __init__(self, backend: AcceleratorBackend, copies: Sequence[BoxCopy]) -> None:
+        self._driver = backend.driver
+        self._function = backend.driver.load(KERNEL)
+        rows, owners = table(copies)
+        tables = backend.asarray(rows.view(np.uint8)), backend.asarray(owners)
+        self._grid = (len(owners), 1, 1)
+        self._parameters = Parameters([np.array([t.address], np.uint64) for t in tables])
+        self._accesses = [*(t.access(False) for t in tables), *_accesses(copies)]
+
+    def give(self, stream: Stream) -> None:
+        self._driver.launch(
+            self._function,
+            self._grid,
+            (THREADS, 1, 1),
+            self._parameters,
+            stream,
+            self._accesses,
+            "copies",
+        )
+
+
+class _Calls:
+    """The same by NumPy, for simulated devices without a compiler."""
+
+    def __init__(self, backend: AcceleratorBackend, copies: Sequence[BoxCopy]) -> None:
+        self._driver = backend.driver
+        self._pairs = [(copy.target.shadow, copy.source.shadow) for copy in copies]
+        self._accesses = list(_accesses(copies))
+
+    def give(self, stream: Stream) -> None:
+        self._driver.call(self._copy, stream, self._accesses, "copies")
+
+    def _copy(self) -> None:
+        for target, source in self._pairs:
+            np.copyto(target, source)
+
+
+def _accesses(copies: Sequence[BoxCopy]) -> Iterator[Access]:
+    for copy in copies:
+        yield copy.source.access(False)
+        yield copy.target.access(True)
+
+
+def _check(copy: BoxCopy) -> None:
+    source, target = copy.source, copy.target
+    if source.shape != target.shape or source.dtype != target.dtype:
+        raise BackendError(
+            f"A copy goes from shape {source.shape}, {source.dtype} to {target.shape}, "
+            f"{target.dtype}; both sides must agree."
+        )
+    if overlap(source.shadow, target.shadow):
+        raise BackendError(
+            f"A copy of shape {source.shape} goes into the memory that it reads; copy by way of "
+            "another array."
+        )
+
+
+# ---- order
+
+
+def _independent_groups(copies: Sequence[BoxCopy]) -> list[list[BoxCopy]]:
+    """The copies in order, cut wherever one touches what an earlier one of its group writes or
+    writes what it reads.
+    """
+    groups: list[list[BoxCopy]] = []
+    sides: list[tuple[_Side, _Side]] = []
+    for copy in copies:
+        source, target = _Side(copy.source), _Side(copy.target)
+        if not groups or any(
+            target.overlaps(t) or target.overlaps(s) or source.overlaps(t) for s, t in sides
+        ):
+            groups.append([])
+            sides = []
+        groups[-1].append(copy)
+        sides.append((source, target))
+    return groups
+
+
+class _Side:
+    """One side of a copy, with the range of bytes around it: few pairs need a closer look."""
+
+    __slots__ = ("allocation", "first", "shadow", "stop")
+
+    def __init__(self, array: DeviceArray) -> None:
+        self.allocation, self.shadow = array.allocation, array.shadow
+        self.first, self.stop = np.lib.array_utils.byte_bounds(array.shadow)
+
+    def overlaps(self, other: _Side) -> bool:
+        if (
+            self.allocation is not other.allocation
+            or self.first >= other.stop
+            or other.first >= self.stop
+        ):
+            return False
+        return overlap(self.shadow, other.shadow)
+
+
+def overlap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays have bytes in common, as far as little effort tells."""
+    try:
+        # NumPy's stubs know only two of the values that max_work may have.
+        return np.shares_memory(a, b, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+# ---- the table
+
+
+def table(copies: Sequence[BoxCopy]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Rows of the kernel's table, and the number of the row of each block."""
+    found = [row for copy in copies for row in _rows(copy)]
+    rows = np.zeros(len(found), ROW)
+    blocks = []
+    for row, (source, target, size, loops) in zip(rows, found, strict=True):
+        row["source"], row["target"], row["size"] = source, target, size
+        row["n"], row["s"], row["t"] = np.array(loops, np.int64).T
+        row["magic"], row["shift"] = zip(*(_reciprocal(n) for n, _, _ in loops), strict=True)
+        count = int(np.prod([n for n, _, _ in loops], dtype=np.int64))
+        row["count"], row["first"] = count, sum(blocks)
+        blocks.append(-(-count // (THREADS * PER_THREAD)))
+    return rows, np.repeat(np.arange(len(rows), dtype=np.int32), blocks)
+
+
+Loop = tuple[int, int, int]  # extent, bytes between neighbours of the source and of the target
+
+
+def _rows(copy: BoxCopy) -> Iterator[tuple[int, int, int, list[Loop]]]:
+    """Addresses, bytes of an element and the loops, outermost first; further loops written out."""
+    size, loops = _loops(copy)
+    outer, inner = loops[:-_LOOPS], loops[-_LOOPS:]
+    inner = [(1, 0, 0)] * (_LOOPS - len(inner)) + inner
+    for index in itertools.product(*(range(n) for n, _, _ in outer)):
+        s = sum(i * loop[1] for i, loop in zip(index, outer, strict=True))
+        t = sum(i * loop[2] for i, loop in zip(index, outer, strict=True))
+        yield from _countable(copy.source.address + s, copy.target.address + t, size, inner)
+
+
+def _countable(
+    source: int, target: int, size: int, loops: list[Loop]
+) -> Iterator[tuple[int, int, int, list[Loop]]]:
+    """A row, or several if it has too many elements to count: parts of its longest loop."""
+    if np.prod([n for n, _, _ in loops], dtype=object) <= _MOST:
+        yield source, target, size, loops
+        return
+    place = max(range(_LOOPS), key=lambda place: loops[place][0])
+    n, s, t = loops[place]
+    for first, extent in ((0, n // 2), (n // 2, n - n // 2)):
+        part = [*loops[:place], (extent, s, t), *loops[place + 1 :]]
+        yield from _countable(source + first * s, target + first * t, size, part)
+
+
+def _loops(copy: BoxCopy) -> tuple[int, list[Loop]]:
+    """Bytes of an element and the loops around it, outermost first; axes that run on in both
+    arrays are joined.
+    """
+    source, target = copy.source, copy.target
+    packed = source if source.contiguous and not target.contiguous else target
+    run = source.itemsize
+    loops: list[Loop] = []
+    for axis in sorted(range(source.ndim), key=lambda axis: (abs(packed.strides[axis]), -axis)):
+        n, s, t = source.shape[axis], source.strides[axis], target.strides[axis]
+        if n == 1:
+            continue
+        if not loops and s == t == run:
+            run *= n
+        elif loops and (s, t) == (loops[-1][0] * loops[-1][1], loops[-1][0] * loops[-1][2]):
+            loops[-1] = (loops[-1][0] * n, *loops[-1][1:])
+        else:
+            loops.append((n, s, t))
+    steps = (run, source.address, target.address, *(x for _, s, t in loops for x in (s, t)))
+    size = next(size for size in _SIZES if all(step % size == 0 for step in steps))
+    if run > size:
+        loops.insert(0, (run // size, size, size))
+    return size, loops[::-1]
+
+
+def _reciprocal(n: int) -> tuple[int, int]:
+    """Factor and shift: e // n == ((factor * e >> 32) + e) >> shift for all e below 2**31."""
+    shift = (n - 1).bit_length()
+    return (2**32 * (2**shift - n)) // n + 1, shift
