@@ -66,7 +66,7 @@ class Body:
 
     def _text(self, node: Expression) -> Value:
         if isinstance(node, Call):
-            return printing.call(node, tuple(map(self.value, node.arguments)))
+            return self._frame.call(node, tuple(map(self.value, node.arguments)))
         if isinstance(node, Cast):
             source = as_dtype(node.operand.dtype)
             return printing.converted(self.value(node.operand), source, as_dtype(node.dtype))
@@ -77,9 +77,9 @@ class Body:
             return False
         if self._levels[node] < self._innermost[node] and not self._flat:
             return True
-        if not isinstance(node, (Call, Cast)):
-            return False  # arrays are read where they are used
         shared = self._uses[node] > 1 or node in self._repeated
+        if not isinstance(node, (Call, Cast)):
+            return shared and self._frame.names_read(node)
         return shared or max(len(text.code) for text in value) > _LONGEST
 
     def _named(self, node: Expression, value: Value) -> Value:

@@ -24,6 +24,7 @@ from distarray.stencil.expression import (
     COARSE,
     FINE,
     SAME,
+    Call,
     Constant,
     Coordinate,
     Expression,
@@ -32,6 +33,7 @@ from distarray.stencil.expression import (
     Read,
     Scalar,
     Spacing,
+    Store,
 )
 from distarray.stencil.printing import Text, Value
 from distarray.stencil.writing import Names
@@ -55,13 +57,16 @@ class Frame:
     """Names and declarations of one kernel's text.
 
     Rows and tables are declared once the lines that use them are written. `aliased` says that two
-    parameters may be one array, so that no pointer may be called restrict.
+    parameters may be one array, so that no pointer may be called restrict. No variable takes a word
+    that is `reserved`.
     """
 
-    def __init__(self, program: Program, *, aliased: bool) -> None:
+    def __init__(
+        self, program: Program, *, aliased: bool, reserved: frozenset[str] = frozenset()
+    ) -> None:
         self.program = program
         self.ndim = program.ndim
-        self.names = Names()
+        self.names = Names(reserved)
         wishes = _LOOPS if self.ndim <= len(_LOOPS) else [f"i{axis}" for axis in range(self.ndim)]
         self.loops = [self.names.take(wish) for wish in wishes][: self.ndim]
         self.tables: dict[Table, str] = {}
@@ -169,6 +174,18 @@ class Frame:
             wish = name + "_".join(map(str, component))
             self._rows[key] = self.names.take(wish) if component else name
         return self._rows[key]
+
+    def target(self, store: Store) -> str:
+        """The element that a store writes."""
+        return f"{self.row(store.parameter, store.component)}[{self.loops[-1]}]"
+
+    def call(self, node: Call, operands: tuple[Value, ...]) -> Value:
+        """The text of a function of some texts."""
+        return printing.call(node, operands)
+
+    def names_read(self, node: Expression) -> bool:
+        """Whether a read that is used more than once gets a name."""
+        return False
 
     # ---- declarations of what some lines use
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from distarray.stencil import printing
 from distarray.stencil.accumulators import CHUNKS, STRIP, Accumulator
 from distarray.stencil.analysis import roots
-from distarray.stencil.body import Body
-from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Program, Read, walk
 from distarray.stencil.frame import Frame
+from distarray.stencil.point import Point
+from distarray.stencil.printing import Text
 from distarray.stencil.writing import Lines, words
 
 #: Points below which threads cost more than they save.
@@ -25,6 +25,19 @@ _PARALLEL_POINTS = 32768
 _BLOCK_BYTES, _LEAST_ROWS = 1 << 19, 8
 _PLANES_AXES = 3
 _BLOCK = ("block", "block_end")
+
+
+class _StripPoint(Point):
+    """A point whose values of reductions are put into strips."""
+
+    def collect(self, number: int, value: Text, *, masked: bool) -> list[str]:
+        accumulator = self._accumulators[number]
+        place = f"count{accumulator.reduction}" if masked else "place"
+        lines = [f"{accumulator.name}[{place}] = {value.code};"]
+        following = [a.reduction for a in self._accumulators[number + 1 : number + 2]]
+        if masked and accumulator.reduction not in following:
+            lines.append(f"{place}++;")
+        return lines
 
 
 class Loops:
@@ -40,7 +53,9 @@ class Loops:
 
     def write(self) -> list[str]:
         """The lines of the loops."""
-        before, point = self._masked_point() if self._masked else self._whole_point()
+        writer = _StripPoint(self._frame, self._accumulators)
+        before, point = ([], writer.masked()) if self._masked else writer.whole()
+        before = before or [[] for _ in range(self._frame.ndim)]
         rows = list(self._frame.row_declarations(words(point)))
         before[self._last] = rows + before[self._last]
         self._text.add(*before[0])
@@ -49,85 +64,6 @@ class Loops:
         else:
             self._nest(before, point)
         return self._text.lines
-
-    # ---- what happens at a point
-
-    def _whole_point(self) -> tuple[list[list[str]], list[str]]:
-        """Assignments outside the innermost loop, by level, and the lines within it."""
-        values = [store.value for store in self._program.stores]
-        body = Body(self._frame, [*values, *(r.value for r in self._program.reductions)])
-        lines = list(body.lines[-1])
-        for number in range(len(self._program.reductions)):
-            lines += self._collected(body, number, "place")
-        direct = len(self._program.stores) == 1 and as_dtype(values[0].dtype).kind != "c"
-        writes = []
-        for number in range(len(values)):
-            for target, text, kind in self._outputs(body, number):
-                if direct:
-                    writes.append(f"{target} = {text};")
-                else:
-                    name = self._frame.names.take(f"new_{number}")
-                    lines.append(f"const {kind} {name} = {text};")
-                    writes.append(f"{target} = {name};")
-        return body.lines[:-1], lines + writes
-
-    def _outputs(self, body: Body, number: int) -> list[tuple[str, str, str]]:
-        """Element, value and type of each part of an output."""
-        store = self._program.stores[number]
-        dtype = self._program.arrays[store.parameter].dtype
-        value = body.value(store.value)
-        value = printing.converted(value, as_dtype(store.value.dtype), dtype)
-        kind = printing.type_name(dtype)
-        pairs = zip(self._targets(number), value, strict=True)
-        return [(target, text.code, kind) for target, text in pairs]
-
-    def _targets(self, number: int) -> list[str]:
-        store = self._program.stores[number]
-        element = f"{self._frame.row(store.parameter, store.component)}[{self._frame.loops[-1]}]"
-        if self._program.arrays[store.parameter].dtype.kind == "c":
-            return [f"{element}.re", f"{element}.im"]
-        return [element]
-
-    def _collected(self, body: Body, number: int, place: str) -> list[str]:
-        """The value of a reduction, put into its strips."""
-        node = self._program.reductions[number].value
-        part = printing.part_type(as_dtype(node.dtype))
-        own = [a for a in self._accumulators if a.reduction == number]
-        lines = []
-        for accumulator, text in zip(own, body.value(node), strict=True):
-            (value,) = printing.converted((text,), part, accumulator.strip_dtype)
-            lines.append(f"{accumulator.name}[{place}] = {value.code};")
-        return lines
-
-    def _masked_point(self) -> tuple[list[list[str]], list[str]]:
-        """Each active output from its own reads; all values before the first write."""
-        text = Lines()
-        names = [self._declared(text, number) for number in range(len(self._program.stores))]
-        for number, store in enumerate(self._program.stores):
-            body = Body(self._frame, [store.value], flat=True)
-            text.open(f"if (mask & {1 << number})")
-            text.add(*body.lines[-1])
-            pairs = zip(names[number], self._outputs(body, number), strict=True)
-            text.add(*(f"{name} = {value};" for name, (_, value, _) in pairs))
-            text.close()
-        for number, reduction in enumerate(self._program.reductions):
-            body = Body(self._frame, [reduction.value], flat=True)
-            text.open(f"if (mask & {1 << len(names) + number})")
-            text.add(*body.lines[-1], *self._collected(body, number, f"count{number}"))
-            text.add(f"count{number}++;")
-            text.close()
-        for number, own in enumerate(names):
-            parts = zip(self._targets(number), own, strict=True)
-            writes = " ".join(f"{target} = {name};" for target, name in parts)
-            text.add(f"if (mask & {1 << number}) {{ {writes} }}")
-        return [[] for _ in range(self._frame.ndim)], text.lines
-
-    def _declared(self, text: Lines, number: int) -> list[str]:
-        """Variables for the parts of an output."""
-        dtype = self._program.arrays[self._program.stores[number].parameter].dtype
-        names = [self._frame.names.take(f"new_{number}") for _ in self._targets(number)]
-        text.add(f"{printing.type_name(dtype)} {', '.join(f'{name} = 0' for name in names)};")
-        return names
 
     # ---- loops
 

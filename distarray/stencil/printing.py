@@ -127,8 +127,11 @@ def _cast(text: Text, source: DType, target: DType) -> Text:
     return Text(f"({type_name(target)}){text.within(PREFIX)}", PREFIX)
 
 
-def call(node: Call, operands: tuple[Value, ...]) -> Value:
+def call(node: Call, operands: tuple[Value, ...], *, wrapped: bool = False) -> Value:
     """A call of a NumPy function; operands have their own types still.
+
+    `wrapped` lets helpers add and multiply signed integers, for compilers that may assume that they
+    do not overflow.
 
     Raises
     ------
@@ -144,6 +147,8 @@ def call(node: Call, operands: tuple[Value, ...]) -> Value:
     values = [converted(v, t, operation) for v, t in zip(operands, types, strict=True)]
     table = _COMPLEX if operation.kind == "c" else _REAL
     writer = table.get(function)
+    if wrapped and operation.kind == "i" and operation.itemsize >= _INT and function in _OVERFLOW:
+        writer = _helper(f"wrapped_{function}")
     if writer is None:
         raise StencilError(
             f"The function {function} of {operation} has no C form; set DISTARRAY_EXECUTOR=numpy."
@@ -331,6 +336,9 @@ _TRANSCENDENTAL = {
     **{f"arc{name}": f"a{name}" for name in ["sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh"]},
     "power": "pow",
 }
+#: Functions whose result may leave the range of a signed integer, and the bytes of C's int: in it C
+#: computes with all integers that are smaller.
+_OVERFLOW, _INT = ("add", "subtract", "multiply", "negative"), 4
 _EXACT = ("sqrt", "floor", "ceil", "trunc", "rint", "copysign")
 _HELPERS = [
     "floor_divide",

@@ -23,8 +23,8 @@ def words(lines: Iterable[str]) -> frozenset[str]:
 class Names:
     """Hands out distinct identifiers."""
 
-    def __init__(self) -> None:
-        self._taken = set(RESERVED)
+    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
+        self._taken = set(RESERVED | reserved)
 
     def take(self, wish: str) -> str:
         """The wish itself if it is free, else the wish with a number."""
