@@ -3,7 +3,8 @@
 A reduction starts inside the call that makes it, on all ranks in the same order. Its `Pending`
 value may be read on one rank alone, or never: each communicator keeps a ring of the latest
 reductions, and one that leaves the ring is waited for there, in the order of their starts, so that
-a dropped value cannot leave a message behind.
+a dropped value cannot leave a message behind. A device keeps one of the reductions that end on it,
+see `resident`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,10 @@ import numpy as np
 from distarray.arraylike import HostArray
 from distarray.comm.base import Communicator, PendingReduction
 
-#: Reductions under way per communicator; the oldest is completed when another starts.
+#: Reductions under way per communicator or device; the oldest is completed when another starts.
 RING_SIZE = 32
 
-_rings: weakref.WeakKeyDictionary[Communicator, deque[PendingReduction]] = (
-    weakref.WeakKeyDictionary()
-)
+_rings: weakref.WeakKeyDictionary[Any, deque[PendingReduction]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ class Contribution:
 class Pending:
     """The value of a reduction under way. `result()`, `float(...)` and all else here are Local.
 
-    It may be passed as a scalar to kernels, and printed or formatted as a number.
+    It may be passed as a scalar to kernels, and printed or formatted as a number. `part` says where
+    the result of `request` holds what `finish` makes the value of.
     """
 
     __slots__ = ("_finish", "_part", "_request", "_value", "dtype")
@@ -67,7 +67,7 @@ class Pending:
     def __init__(
         self,
         request: PendingReduction,
-        part: slice,
+        part: Any,
         finish: Callable[[HostArray], Any],
         dtype: np.dtype[Any],
     ) -> None:
@@ -88,6 +88,14 @@ class Pending:
     def test(self) -> bool:
         """Whether the value has arrived. Local."""
         return self._request is None or self._request.test()
+
+    @property
+    def device_value(self) -> Any:
+        """The value as a scalar in the memory of the device that made it, as work of its compute
+        stream, 16 bytes in the form of `union scalar`; None where the host hands it on. Local.
+        """
+        found = getattr(self._request, "device_value", None)
+        return None if found is None else found(self._part)
 
     def __float__(self) -> float:
         return float(self.result())
@@ -126,7 +134,8 @@ def begin(contributions: Sequence[Contribution], communicator: Communicator) -> 
         request = communicator.begin_allreduce(
             values[0] if len(values) == 1 else np.concatenate(values), op
         )
-        _keep(request, communicator)
+        if communicator.size > 1:
+            keep(request, communicator)
         start = 0
         for member in members:
             one = contributions[member]
@@ -135,16 +144,16 @@ def begin(contributions: Sequence[Contribution], communicator: Communicator) -> 
     return tuple(p for p in pending if p is not None)
 
 
-def _keep(request: PendingReduction, communicator: Communicator) -> None:
-    """Put a reduction into the ring; wait for the one that leaves it."""
-    if communicator.size == 1:
-        return
-    ring = _rings.get(communicator)
+def keep(request: PendingReduction, owner: Any) -> None:
+    """Put a reduction into the ring of its communicator, or of its device; wait for the one that
+    leaves it. Collective over the owner's ranks.
+    """
+    ring = _rings.get(owner)
     if ring is None:
         if not _rings:
             atexit.unregister(complete_all)
             atexit.register(complete_all)
-        ring = _rings[communicator] = deque()
+        ring = _rings[owner] = deque()
     if len(ring) == RING_SIZE:
         ring.popleft().result()
     ring.append(request)

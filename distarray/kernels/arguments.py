@@ -97,6 +97,8 @@ class Scalars:
     def _number(self, name: str, value: Any) -> tuple[Any, WeakKind]:
         """The value of a scalar that is no plain Python number, and its kind."""
         if isinstance(value, Pending):
+            if value.device_value is not None:  # launches take it from there
+                return value, complex if value.dtype.kind == "c" else float
             value = value.result()
         elif isinstance(value, np.ndarray) and value.ndim == 0:
             value = value[()]

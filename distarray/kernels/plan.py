@@ -3,6 +3,10 @@
 A plan holds the refresh of what is read, the compiled launch bound to the arrays' memory, and the
 boxes to run over. It keeps memory, but no block alive: blocks are passed to `run`, and the kernel
 drops the plan when one of them goes.
+
+On the host the core is computed in tiles, between which messages progress, and whether it is
+computed during the exchange is found by timing. A device is given the core as one launch, always
+before the wait for the messages, and the remainder as another.
 """
 
 from __future__ import annotations
@@ -18,11 +22,12 @@ from distarray.kernels import fused
 from distarray.kernels.arguments import memory_of
 from distarray.kernels.extents import extents_of, local_free_boxes
 from distarray.kernels.reads import field_reads
-from distarray.kernels.refresh import Refresh
+from distarray.kernels.refresh import EarlyWrite, Refresh
 from distarray.layout import Component
 from distarray.pending import Pending, begin
 from distarray.profile import Profile
 from distarray.regions import Box
+from distarray.resident import ResidentReductions
 from distarray.stencil.analysis import reduced_over
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.coverage import common_core, computed_boxes, partition, tiles
@@ -31,12 +36,13 @@ from distarray.stencil.launch import ArrayView, LaunchGeometry
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+    from distarray.backends.base import Backend
 
 #: Boxes of local indices, each with the mask of what is computed there.
 Boxes = tuple[tuple[Box, int], ...]
 
-#: The core is cut into at most MOST_TILES slabs of about LEAST_TILE cells, between which messages
-#: progress.
+#: The host cuts the core into at most MOST_TILES slabs of about LEAST_TILE cells, between which
+#: messages progress.
 LEAST_TILE, MOST_TILES = 32768, 16
 
 
@@ -78,13 +84,13 @@ class ApplyPlan:
         #: What tells the memory of each argument from others.
         self.memory = frozenset(memory_of(argument) for argument in arguments)
         self._arrays = [n for n, a in enumerate(arguments) if not isinstance(a, Profile)]
-        owned = grid_array.block.owned
-        self._start = owned.start
-        self._communicator = grid_array.communicator
+        self._start = grid_array.block.owned.start
+        self._communicator, backend = grid_array.communicator, grid_array.block.backend
+        self._on_host = backend.host
         blocks = self.blocks(arguments)
         fields = [field_reads(program, number, arguments) for number in self._arrays]
         self._refresh = Refresh(fields, blocks, self._communicator)
-        self._launch = grid_array.block.backend.bind(
+        self._launch = backend.bind(
             program, [_view(argument) for argument in arguments], _geometry(grid_array)
         )
         self._cut(arguments)
@@ -94,6 +100,12 @@ class ApplyPlan:
                 for store in program.stores
             }
         )
+        self._refresh.early_writes = [
+            EarlyWrite(number, component, box.shift(blocks[number].layout.halo))
+            for number, component in self._writes
+            for box, _ in self.core
+        ]
+        self._resident = self._resident_reductions(backend)
         self._choice = OverlapChoice()
         self._may_overlap = not self._refresh.fills_from(
             blocks, [blocks[n] for n, _ in self._writes]
@@ -112,13 +124,30 @@ class ApplyPlan:
         early = computed_boxes(program, extents, targets, self._start, without_messages=True)
         ndim = len(self._start)
         core = common_core(early, ndim).intersection(common_core(self.computed, ndim))
-        slabs = () if core.empty else tiles(core, LEAST_TILE, MOST_TILES)
+        most = MOST_TILES if self._on_host else 1
+        slabs = () if core.empty else tiles(core, LEAST_TILE, most)
         self.core: Boxes = tuple((box, -1) for box in slabs)
         self.remainder: Boxes = partition(self.computed, core)
+        #: What is computed at once, unless the core is computed before the rest.
         self.whole: Boxes = partition(self.computed)
+        self._parts: tuple[Boxes, ...] = (self.whole,)
         if self._communicator.size > 1 and any(map(_depends_on_order, program.reductions)):
             # Whichever way is chosen, the sum is made in one order.
             self.whole = self.core + self.remainder
+            self._parts = self.core, self.remainder
+
+    def _resident_reductions(self, backend: Backend) -> ResidentReductions | None:
+        """What begins the reductions where their results stay on the device."""
+        reductions, communicator = self.program.reductions, self._communicator
+        if self._on_host or not reductions:
+            return None
+        if communicator.size > 1 and not getattr(communicator, "reduces_on_device", False):
+            return None
+        partials = self._launch.device_partials()
+        if not partials:
+            return None
+        described = [(reduction, fused.finish(reduction)) for reduction in reductions]
+        return ResidentReductions(described, partials, backend, communicator)
 
     def fits(self, arguments: Sequence[Any]) -> bool:
         """Whether the conditions of the arrays are those the plan was made with. Local."""
@@ -170,6 +199,8 @@ class ApplyPlan:
                 blocks[number].changed(component)
         if not self.program.reductions:
             return ()
+        if self._resident is not None:
+            return self._resident.begin()
         contributions = [
             fused.contribution(reduction, values)
             for reduction, values in zip(self.program.reductions, launch.partials(), strict=True)
@@ -179,23 +210,26 @@ class ApplyPlan:
     def _pass(
         self, blocks: Sequence[Block], colour: int, time: float | None, overlap: bool | None
     ) -> None:
-        refresh = self._refresh
-        pending = refresh.begin(blocks, time)
+        refresh, overlapped = self._refresh, False
+        if not self._on_host:
+            overlapped = self._may_overlap and overlap is not False
+        pending = refresh.begin(blocks, time, early=overlapped)
         try:
             if pending is None or not self._may_overlap:
                 refresh.finish(blocks, time)
-                self._compute("block", self.whole, colour)
+                self._compute_whole(colour)
                 return
             began = clock.perf_counter()
-            overlapped = self._choice.next() if overlap is None else overlap
+            if self._on_host:
+                overlapped = self._choice.next() if overlap is None else overlap
             if overlapped:
                 self._compute("core", self.core, colour, pending)
             refresh.finish(blocks, time)
             if overlapped:
                 self._compute("remainder", self.remainder, colour)
             else:
-                self._compute("block", self.whole, colour)
-            if overlap is None and self._choice.decided is None:
+                self._compute_whole(colour)
+            if self._on_host and overlap is None and self._choice.decided is None:
                 self._choice.record(overlapped, clock.perf_counter() - began)
         except BaseException:  # an interrupt too: what was sent must be received
             refresh.abandon()
@@ -204,13 +238,29 @@ class ApplyPlan:
     def _compute(
         self, name: str, boxes: Boxes, colour: int, pending: PendingExchange | None = None
     ) -> None:
-        """Run over some boxes, letting messages progress between them."""
-        start, run = spans.enter(), self._launch.run
-        for box, mask in boxes:
-            run(box, mask, colour)
-            if pending is not None:
-                pending.poll()
+        """Run over some boxes: on the host one after the other, letting messages progress between
+        them.
+        """
+        start = spans.enter()
+        if self._on_host:
+            run = self._launch.run
+            for box, mask in boxes:
+                run(box, mask, colour)
+                if pending is not None:
+                    pending.poll()
+        else:
+            self._launch.run_boxes(boxes, colour)
         spans.leave(name, start)
+
+    def _compute_whole(self, colour: int) -> None:
+        """Run over all boxes, in as many launches as give sums the order that they always have."""
+        if self._on_host:
+            self._compute("block", self.whole, colour)
+            return
+        start = spans.enter()
+        for boxes in self._parts:
+            self._launch.run_boxes(boxes, colour)
+        spans.leave("block", start)
 
 
 def _depends_on_order(reduction: Reduction) -> bool:

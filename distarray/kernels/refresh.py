@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from distarray import spans
 from distarray.block import Block
@@ -23,7 +23,8 @@ from distarray.errors import BoundaryError
 from distarray.halo.exchange import HaloExchange, PendingExchange
 from distarray.halo.plan import HaloPlan
 from distarray.kernels.recent import Recent
-from distarray.layout import HaloReads
+from distarray.layout import Component, HaloReads
+from distarray.regions import Box
 
 #: Exchanges kept per refresh, one for each set of stale regions.
 MOST_EXCHANGES = 32
@@ -62,6 +63,21 @@ class _Field:
     array: Any = None
 
 
+class EarlyWrite(NamedTuple):
+    """What is written between `begin` and `finish`: a box of a component's padded memory."""
+
+    number: int
+    component: Component
+    box: Box
+
+
+class _Prepared(NamedTuple):
+    """An exchange, and whether some of what it sends is written early."""
+
+    exchange: HaloExchange
+    overwritten: bool
+
+
 class Refresh:
     """Keeps halos and boundary layers of some arrays fresh. Collective in creation and use.
 
@@ -71,12 +87,18 @@ class Refresh:
     blocks : sequence of Block
         One for each field; the same are passed to `begin` and `finish`.
     communicator : Communicator
+
+    Attributes
+    ----------
+    early_writes : sequence of EarlyWrite
+        Set it before the first `begin`.
     """
 
     def __init__(
         self, fields: Sequence[FieldReads], blocks: Sequence[Block], communicator: Communicator
     ) -> None:
         self._communicator = communicator
+        self.early_writes: Sequence[EarlyWrite] = ()
         arguments = [_field(reads, block) for reads, block in zip(fields, blocks, strict=True)]
         others = [extra for reads in fields for extra in _read_by_conditions(reads)]
         self._fields = (*arguments, *others)
@@ -86,10 +108,8 @@ class Refresh:
         self._fixing = [
             (number, field.boundary) for number, field in enumerate(self._fields) if field.boundary
         ]
-        self._exchanges: Recent[tuple[tuple[object, ...], ...], HaloExchange] = Recent(
-            MOST_EXCHANGES
-        )
-        self._latest: tuple[list[HaloReads], HaloExchange | None] = [], None
+        self._exchanges: Recent[tuple[tuple[object, ...], ...], _Prepared] = Recent(MOST_EXCHANGES)
+        self._latest: tuple[list[HaloReads], _Prepared | None] = [], None
         self._missing: list[HaloReads] = []
         self._pending: PendingExchange | None = None
 
@@ -110,11 +130,14 @@ class Refresh:
         """Arrays that the conditions of the arguments read."""
         return self._others
 
-    def begin(self, blocks: Sequence[Block], time: float | None) -> PendingExchange | None:
+    def begin(
+        self, blocks: Sequence[Block], time: float | None, *, early: bool = False
+    ) -> PendingExchange | None:
         """Start to send what is stale; None if no message is under way. Follow it with `finish`, or
         with `abandon` if something fails.
 
-        Points fixed by conditions are set first, at `time`, here and in halo copies.
+        Points fixed by conditions are set first, at `time`, here and in halo copies. `early` says
+        that `early_writes` will be made before `finish`; without it nothing is written there.
         """
         if self._pending is not None:  # an interrupt came between
             self.abandon()
@@ -127,11 +150,12 @@ class Refresh:
         ]
         if not any(self._missing):
             return None
-        sent, exchange = self._latest
-        if exchange is None or sent != self._missing:
-            exchange = self._exchange(blocks)
-            self._latest = self._missing, exchange
-        self._pending = exchange.begin()
+        sent, prepared = self._latest
+        if prepared is None or sent != self._missing:
+            prepared = self._exchange(blocks)
+            self._latest = self._missing, prepared
+        exchange, overwritten = prepared
+        self._pending = exchange.begin(protect=early and overwritten)
         return self._pending if exchange.sends_messages else None
 
     def finish(self, blocks: Sequence[Block], time: float | None) -> None:
@@ -156,13 +180,13 @@ class Refresh:
     def _all(self, blocks: Sequence[Block]) -> Sequence[Block]:
         return [*blocks, *(array.block for array in self._others)] if self._others else blocks
 
-    def _exchange(self, blocks: Sequence[Block]) -> HaloExchange:
+    def _exchange(self, blocks: Sequence[Block]) -> _Prepared:
         """The exchange of the regions that are missing, kept for the next time."""
         key = tuple(map(tuple, self._missing))
-        exchange = self._exchanges.find(key)
-        return self._exchanges.keep(key, self._prepare(blocks)) if exchange is None else exchange
+        prepared = self._exchanges.find(key)
+        return self._exchanges.keep(key, self._prepare(blocks)) if prepared is None else prepared
 
-    def _prepare(self, blocks: Sequence[Block]) -> HaloExchange:
+    def _prepare(self, blocks: Sequence[Block]) -> _Prepared:
         taking = [
             (block, reads) for block, reads in zip(blocks, self._missing, strict=True) if reads
         ]
@@ -172,7 +196,16 @@ class Refresh:
             decomposition.coords(taking[0][0].rank),
             [(block.layout, reads) for block, reads in taking],
         )
-        return HaloExchange(plan, [block for block, _ in taking], self._communicator)
+        senders = [block for block, _ in taking]
+        overwritten = any(
+            blocks[write.number] is senders[piece.field]
+            and write.component == piece.component
+            and not write.box.intersection(piece.box).empty
+            for write in self.early_writes
+            for message in plan.sends
+            for piece in message.pieces
+        )
+        return _Prepared(HaloExchange(plan, senders, self._communicator), overwritten)
 
 
 def _field(reads: FieldReads, block: Block, array: Any = None) -> _Field:

@@ -86,12 +86,19 @@ class NumpyLaunch:
             value = np.broadcast_to(values[id(partial.reduction.value)], box.shape)
             partial.add(value[chosen] if isinstance(chosen, np.ndarray) else value)
 
+    def run_boxes(self, boxes: Sequence[tuple[Box, int]], colour: int = 0) -> None:
+        for box, mask in boxes:
+            self.run(box, mask, colour)
+
     def reset_reductions(self) -> None:
         for partial in self._partials:
             partial.reset()
 
     def partials(self) -> list[Array]:
         return [partial.result() for partial in self._partials]
+
+    def device_partials(self) -> list[Any]:
+        return []
 
     def _colour(self, box: Box, colour: int) -> Array | bool:
         """The points of a colour: those whose global indices have an even (0) or odd (1) sum."""

@@ -1,5 +1,5 @@
-"""What executors share: how a kernel meets the memory of one rank. The NumPy and the C executor are
-interchangeable.
+"""What executors share: how a kernel meets the memory of one rank. The NumPy, the C and the device
+executors are interchangeable.
 
 Kernels run over boxes of *local indices*, global index minus the first owned cell. Arrays of every
 location on one grid share local indices; arrays of the next finer or coarser grid have their own,
@@ -24,12 +24,12 @@ class ArrayView:
 
     Attributes
     ----------
-    memory : array, shape components + padded shape (one axis for a profile)
+    memory : array of the backend, shape components + padded shape (one axis for a profile)
     origin : memory index of local index 0 along each grid axis, which is the halo width
     start : global index of local index 0 along each grid axis
     """
 
-    memory: np.ndarray[Any, Any]
+    memory: Any
     origin: tuple[int, ...]
     start: tuple[int, ...]
 
@@ -55,8 +55,13 @@ class LaunchGeometry:
 class BoundLaunch(Protocol):
     """A program bound to memory, to be run many times."""
 
-    def set_scalars(self, values: Sequence[complex]) -> None:
-        """Set the scalars of the next runs, in the order of `program.scalars`. Local."""
+    def set_scalars(self, values: Sequence[Any]) -> None:
+        """Set the scalars of the next runs, in the order of `program.scalars`. Local.
+
+        A value is a number, or a `Pending` of a float or complex number. On a device, one whose
+        `device_value` is an array (16 bytes in the form of `union scalar`) is copied from there as
+        work of the compute stream; the host does not wait.
+        """
         ...
 
     def run(self, box: Box, mask: int = -1, colour: int = 0) -> None:
@@ -68,6 +73,10 @@ class BoundLaunch(Protocol):
         """
         ...
 
+    def run_boxes(self, boxes: Sequence[tuple[Box, int]], colour: int = 0) -> None:
+        """Compute disjoint boxes, each with its mask: on a device all of them at once. Local."""
+        ...
+
     def reset_reductions(self) -> None:
         """Set all partial results to the identity. Local."""
         ...
@@ -77,6 +86,13 @@ class BoundLaunch(Protocol):
 
         sum: one value (float64, complex128 or int64). min, max: value and NaN flag (float64, or
         int64 and uint64 for integers). Reproducible sum: int64 limbs of `exact`, two rows for a
-        complex value; int64 for integers.
+        complex value; int64 for integers. The host waits for a device's runs.
+        """
+        ...
+
+    def device_partials(self) -> list[Any]:
+        """The memory in which a device collects the reductions, valid until the next reset: one
+        contiguous 1-D array for each accumulator, in the order of `accumulators.of_reduction` of
+        all reductions. Empty on the host. Local.
         """
         ...
