@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from distarray.errors import CommunicationError
 from distarray.regions import Box
+
+_LARGEST_MESSAGE = 1 << 30
 
 #: (other rank, contiguous buffer of bytes or numbers)
 Transfer = tuple[int, Any]
@@ -146,3 +150,20 @@ class Communicator(Protocol):
     def read_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
         """Read parts of arrays from a file into `values`. Collective; as `write_blocks`."""
         ...
+
+
+def message_limit() -> int:
+    """Largest message in bytes: 1 GiB, or what DISTARRAY_MAX_MESSAGE says if that is less.
+
+    Raises
+    ------
+    CommunicationError
+        The variable is no number, or below 64.
+    """
+    text = os.environ.get("DISTARRAY_MAX_MESSAGE", str(_LARGEST_MESSAGE))
+    if not text.isdecimal() or int(text) < 64:
+        raise CommunicationError(
+            f"The variable DISTARRAY_MAX_MESSAGE must be a number of bytes, at least 64, "
+            f"not {text!r}; correct or unset it."
+        )
+    return min(int(text), _LARGEST_MESSAGE)

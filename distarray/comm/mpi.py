@@ -24,7 +24,14 @@ import mpi4py
 import numpy as np
 
 from distarray.comm import failure
-from distarray.comm.base import BlockPiece, PendingReduction, PersistentExchange, Request, Transfer
+from distarray.comm.base import (
+    BlockPiece,
+    PendingReduction,
+    PersistentExchange,
+    Request,
+    Transfer,
+    message_limit,
+)
 from distarray.errors import CommunicationError, FileError
 from distarray.regions import Box
 
@@ -38,7 +45,6 @@ mpi4py.rc.initialize, mpi4py.rc.finalize = _settings
 
 Values = np.ndarray[Any, Any]
 
-_LARGEST_MESSAGE = 1 << 30
 _HALO_TAG, _EXCHANGE_TAG = 1, 2
 _OPERATIONS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
 _BOOLEAN_OPERATIONS = {"prod": MPI.LAND, "min": MPI.LAND, "sum": MPI.LOR, "max": MPI.LOR}
@@ -123,23 +129,6 @@ def _has_ranks(comm: MPI.Intracomm, ranks: MPI.Group) -> bool:
 @functools.cache
 def _attribute() -> int:
     return MPI.Comm.Create_keyval()
-
-
-def message_limit() -> int:
-    """Largest message in bytes: 1 GiB, or what DISTARRAY_MAX_MESSAGE says if that is less.
-
-    Raises
-    ------
-    CommunicationError
-        The variable is no number, or below 64.
-    """
-    text = os.environ.get("DISTARRAY_MAX_MESSAGE", str(_LARGEST_MESSAGE))
-    if not text.isdecimal() or int(text) < 64:
-        raise CommunicationError(
-            f"The variable DISTARRAY_MAX_MESSAGE must be a number of bytes, at least 64, "
-            f"not {text!r}; correct or unset it."
-        )
-    return min(int(text), _LARGEST_MESSAGE)
 
 
 Wait = Callable[[Sequence[MPI.Request]], Any]

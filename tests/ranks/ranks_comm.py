@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from distarray import comm
-from distarray.comm import mpi
+from distarray.comm import base, mpi
 from distarray.errors import CommunicationError
 from tests.communicator_contract import CommunicatorContract, error_of
 
@@ -63,7 +63,7 @@ def test_a_block_of_a_file_is_cut_below_the_limit():
 def test_limits_that_make_no_sense_are_refused():
     for text in ("1 KiB", "63", "-5", ""):
         os.environ[LIMIT] = text
-        error = error_of(mpi.message_limit)
+        error = error_of(base.message_limit)
         del os.environ[LIMIT]
         assert isinstance(error, CommunicationError)
         assert str(error) == (
