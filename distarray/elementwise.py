@@ -8,8 +8,7 @@ warnings are silenced, so that ranks act alike whatever they own.
 Complex products and quotients use the real expansion that kernels use (see `complexmath`).
 
 On a device the blocks compute ufuncs themselves, as kernels of one line; operands of the host are
-brought there. A few other functions (numpy.angle, isclose, nan_to_num and round) are computed on
-the host, from copies.
+brought there, and functions that no kernel can have are computed on the host.
 """
 
 from __future__ import annotations
@@ -89,28 +88,12 @@ def _evaluate(
         ]
         targets = [result._owned for result in results]
         if not isinstance(function, np.ufunc):
-            targets[0][...] = _computed(function, array, values, options)
+            targets[0][...] = function(*values, **options)
         elif results[0].dtype.kind == "c" and (expanded := _expansion(function, array)):
             targets[0][...] = expanded(*values, **options)
         else:
             _compute_into(function, values, options, targets)
     return results[0] if outputs == 1 else tuple(results)
-
-
-def _computed(
-    function: Callable[..., Any], array: DistArray, values: Sequence[Any], options: dict[str, Any]
-) -> Any:
-    """What a function that is no ufunc makes of blocks: on their device, if they have it, else on
-    the host.
-    """
-    if function not in _FUNCTIONS_OF_BLOCKS:
-        to_host = array.block.backend.to_host
-        values = [to_host(value) if is_block(value) else value for value in values]
-    return function(*values, **options)
-
-
-#: Functions other than ufuncs that blocks on a device compute there.
-_FUNCTIONS_OF_BLOCKS = (np.where, np.clip, np.real, np.imag)
 
 
 def _expansion(ufunc: np.ufunc, array: DistArray) -> Callable[..., Any] | None:
@@ -125,10 +108,10 @@ def _compute_into(
 
     A block one cell wide has the stride of a padded row, 64 bytes at least. NumPy's negative is
     wrong for some strides of input and output alike (64 bytes in NumPy 2.4), so such blocks are
-    computed into arrays of NumPy's own and copied.
+    computed into arrays of NumPy's own and copied. So are several results on a device.
     """
     if all(
-        not isinstance(target, np.ndarray) or (target.ndim and target.shape[-1] > 1)
+        target.ndim and target.shape[-1] > 1 if isinstance(target, np.ndarray) else ufunc.nout == 1
         for target in targets
     ):
         ufunc(*values, **options, out=tuple(targets))

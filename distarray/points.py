@@ -3,6 +3,9 @@
 The weights of a point are those of linear interpolation along each axis between the two values
 around it; beyond the outermost values of an axis that is not periodic the line through the two
 outermost ones is continued. `add` uses the weights of `sample`, so both are adjoint.
+
+The host does this work. On a device it is given a copy of the smallest box around the points that a
+rank owns, of a single point a few values.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from distarray.arraylike import HostArray, is_array
 from distarray.complexmath import scaled
 from distarray.errors import ArrayError, shown
 from distarray.geometry import AxisGeometry
+from distarray.regions import Box
 
 if TYPE_CHECKING:
     from distarray.grid import Grid
@@ -87,14 +91,15 @@ class Points:
         weights = self._weights(array, order)
         corners = _corners(weights)
         found = np.zeros((len(corners), *array.components, len(self)), array.dtype)
-        for target, corner in zip(found, corners, strict=True):
-            index = [indices[end] for (indices, _), end in zip(weights, corner, strict=True)]
+        places = [
+            [indices[end] for (indices, _), end in zip(weights, corner, strict=True)]
+            for corner in corners
+        ]
+        window = _window(array, [np.concatenate(along) for along in zip(*places, strict=True)])
+        values = array.block.backend.to_host(_values_in(array, window))
+        for target, index in zip(found, places, strict=True):
             mine = _owned_of(array, index)
-            local = tuple(
-                i[mine] - start for i, start in zip(index, array.block.owned.start, strict=True)
-            )
-            where: tuple[Any, ...] = (..., *local)
-            target[..., mine] = array.block.backend.to_host(array._owned)[where]
+            target[..., mine] = values[_inside_of(window, index, mine)]
         found = _sum_over_ranks(array, found)
         if order == 0:
             return found[0]  # type: ignore[no-any-return]
@@ -127,7 +132,6 @@ class Points:
         check_fits(given, array.dtype, f"Values added to {array!r}")
         strengths = self._broadcast(given, array.components)
         weights = self._weights(array, order)
-        owned, target = array._owned, array.block.owned
         # Point by point, corners within a point: each cell gets its parts in the same order on any
         # process grid.
         parts = [self._part(array, weights, corner, strengths) for corner in _corners(weights)]
@@ -137,9 +141,14 @@ class Points:
         ]
         amounts = np.stack([part[1] for part in parts], axis=-1).reshape(*array.components, -1)
         mine = _owned_of(array, index)
-        local = tuple(i[mine] - start for i, start in zip(index, target.start, strict=True))
+        window = _window(array, index)
+        target = _values_in(array, window)
+        values = array.block.backend.to_host(target)
+        local = _inside_of(window, index, mine)
         for component in np.ndindex(array.components):
-            np.add.at(owned[component], local, amounts[component][mine].astype(array.dtype))
+            np.add.at(values[component], local, amounts[component][mine].astype(array.dtype))
+        if values is not target:
+            target[...] = values
         array._written()
 
     def _broadcast(self, values: HostArray, components: tuple[int, ...]) -> HostArray:
@@ -254,6 +263,25 @@ def _owned_of(array: DistArray, index: list[HostArray]) -> HostArray:
     for i, low, high in zip(index, owned.start, owned.stop, strict=True):
         inside &= (i >= low) & (i < high)
     return inside
+
+
+def _window(array: DistArray, index: list[HostArray]) -> Box:
+    """The smallest box around those of these points that this rank owns: what the host needs."""
+    mine, owned = _owned_of(array, index), array.block.owned
+    if not mine.any():
+        return Box(owned.start, owned.start)
+    held = [i[mine] for i in index]
+    return Box(tuple(int(i.min()) for i in held), tuple(int(i.max()) + 1 for i in held))
+
+
+def _values_in(array: DistArray, box: Box) -> Any:
+    """The part of the owned values in a box of global indices, a view."""
+    return array._owned[(..., *box.slices(array.block.owned.start))]
+
+
+def _inside_of(box: Box, index: list[HostArray], mine: HostArray) -> tuple[Any, ...]:
+    """Indices, in values over a box, of those of the points that this rank owns."""
+    return (..., *(i[mine] - start for i, start in zip(index, box.start, strict=True)))
 
 
 def _sum_over_ranks(array: DistArray, found: HostArray) -> HostArray:

@@ -1,8 +1,8 @@
 """Profiles: values along one axis of a grid, the same across the others. Kernels read them with one
 offset.
 
-A profile is small, so every rank is given, and keeps, all of its values; `memory` holds those of
-the cells owned here and of the halo around them.
+A profile is small, so every rank is given, and keeps, all of its values on the host; `memory` holds
+those of the cells owned here and of the halo around them on the grid's device.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Profile(ProfileMarker):
         Different for all profiles.
     staggered : bool
         Whether there is a value per point (cells + 1 of them) instead of per cell.
-    memory : host array
+    memory : array of the grid's device
         Values of the cells or points owned here with `halo` more on both sides: those around a
         periodic axis, and repeated end values outside other axes.
     start : int
@@ -60,7 +60,9 @@ class Profile(ProfileMarker):
         owned = grid.decomposition.owned(grid.coords, flags)
         self.start, self._stop = owned.start[axis], owned.stop[axis]
         indices = np.arange(self.start - self.halo, self._stop + self.halo)
-        self.memory = self.values.take(indices, mode="wrap" if grid.periodic[axis] else "clip")
+        self.memory = grid.backend.asarray(
+            self.values.take(indices, mode="wrap" if grid.periodic[axis] else "clip")
+        )
 
     @property
     def shape(self) -> tuple[int]:
@@ -85,16 +87,16 @@ class Profile(ProfileMarker):
 
     @property
     def local(self) -> HostArray:
-        """Read-only view of the values at the cells or points owned here. Local."""
+        """Read-only view, on the host, of the values at the cells or points owned here. Local."""
         return self.values[self.start : self._stop]
 
     def gather(self, root: int | None = None) -> HostArray | None:
         """All values, on every rank or on `root` alone. Local."""
         return self.values.copy() if root in (None, self.grid.rank) else None
 
-    def broadcast_local(self, array: DistArray) -> HostArray:
-        """The values at the points of `array` owned here, shaped to broadcast with its owned
-        values. Local.
+    def broadcast_local(self, array: DistArray) -> Any:
+        """The values at the points of `array` owned here, on the device, shaped to broadcast with
+        its owned values. Local.
 
         Raises
         ------
@@ -111,7 +113,8 @@ class Profile(ProfileMarker):
                 f"{self!r} does not fit {array!r}; both must be of one grid, and of one location "
                 "along the axis."
             )
-        return along(self.local, axis, self.grid.ndim)
+        own = slice(self.halo, self.halo + self._stop - self.start)
+        return along(self.memory[own], axis, self.grid.ndim)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         return np.array(self.values, dtype, copy=copy)
