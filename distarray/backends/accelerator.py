@@ -1,8 +1,8 @@
 """An accelerator as a backend, written once for all of them against `driver.Driver`.
 
-Blocks lie in memory whose rows start at multiples of ROW bytes on their owned part. Kernels are CUDA
-C text, for stencils and for elementwise functions alike. Drivers that cannot compile are given the
-same work as Python functions, with the same record of what it reads and writes.
+Blocks lie in memory whose rows start at multiples of ROW bytes on their owned part. Kernels are
+CUDA C text, for stencils and for elementwise functions alike. Drivers that cannot compile are given
+the same work as Python functions, with the same record of what it reads and writes.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class AcceleratorBackend:
         self, function: np.ufunc, operands: Sequence[Any], target: DeviceArray, where: Any = None
     ) -> Callable[[], None]:
         """One launch of a kernel of one line; see `device_map.prepare`. Local."""
-        return device_map.prepare(self, function, operands, target, where)
+        return device_map.prepare(function, operands, target, where)
 
     def assign(self, target: DeviceArray, value: Any) -> None:
         """Give an array the values of a number, a host array or another array of the device,

@@ -82,11 +82,13 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.shadow.shape
+        shape: tuple[int, ...] = self.shadow.shape
+        return shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.shadow.dtype
+        dtype: np.dtype[Any] = self.shadow.dtype
+        return dtype
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -182,11 +184,7 @@ class DeviceArray(NDArrayOperatorsMixin):
     def reshape(self, *shape: Any) -> DeviceArray:
         """The same values in another shape; a copy unless they are contiguous."""
         source = self if self.contiguous else self.copy()
-        return self._seen_as_part(source, source.shadow.reshape(*shape))
-
-    @staticmethod
-    def _seen_as_part(source: DeviceArray, shadow: HostArray) -> DeviceArray:
-        return DeviceArray(source.backend, source.allocation, shadow)
+        return source._seen_as(source.shadow.reshape(*shape))
 
     def ravel(self) -> DeviceArray:
         return self.reshape(-1)

@@ -94,7 +94,7 @@ ROW = np.dtype(
 
 
 def prepare(backend: AcceleratorBackend, copies: Sequence[BoxCopy]) -> CopyList:
-    """Copies carried out as if in order: by one launch, unless one depends on an earlier one. Local.
+    """Copies carried out as if in order: by one launch, unless one depends on another. Local.
 
     Raises
     ------
@@ -116,7 +116,7 @@ class DeviceCopies:
         self._groups = [make(backend, group) for group in groups]
         # Tables are uploaded by the compute stream; other streams wait for them once.
         self._ready: Event | None = None
-        self._waited: set[int] = set()
+        self._waited = {id(self._compute)}
         if backend.driver.compiles and groups:
             self._ready = backend.event()
             self._compute.record(self._ready)
@@ -124,10 +124,9 @@ class DeviceCopies:
     def __call__(self, stream: Stream | None = None) -> None:
         if stream is None:
             stream = self._compute
-        elif self._ready is not None and stream is not self._compute:
-            if id(stream) not in self._waited:
-                stream.wait(self._ready)
-                self._waited.add(id(stream))
+        elif self._ready is not None and id(stream) not in self._waited:
+            stream.wait(self._ready)
+            self._waited.add(id(stream))
         for group in self._groups:
             group.give(stream)
 
@@ -248,7 +247,7 @@ def table(copies: Sequence[BoxCopy]) -> tuple[np.ndarray[Any, Any], np.ndarray[A
     """Rows of the kernel's table, and the number of the row of each block."""
     found = [row for copy in copies for row in _rows(copy)]
     rows = np.zeros(len(found), ROW)
-    blocks = []
+    blocks: list[int] = []
     for row, (source, target, size, loops) in zip(rows, found, strict=True):
         row["source"], row["target"], row["size"] = source, target, size
         row["n"], row["s"], row["t"] = np.array(loops, np.int64).T

@@ -42,7 +42,9 @@ def call_ufunc(
     """`__array_ufunc__` of device arrays. Local."""
     options = dict(options)
     outputs, where = options.pop("out", ()), options.pop("where", True)
-    kept = {name: options.pop(name) for name in ("dtype", "casting") if name in options}
+    kept: dict[str, Any] = {
+        name: options.pop(name) for name in ("dtype", "casting") if name in options
+    }
     options.pop("order", None), options.pop("subok", None)
     if options or ufunc.signature is not None:
         what = f" with {min(options)}=" if options else ""
@@ -61,7 +63,7 @@ def call_ufunc(
             )
     else:
         target = _result(backend, ufunc, inputs, kept)
-    device_map.prepare(backend, ufunc, inputs, target, where, kept)()
+    device_map.prepare(ufunc, inputs, target, where, kept)()
     return target
 
 
@@ -158,7 +160,7 @@ def _elementwise(
             )
         return backend.asarray(np.asarray(computed))
     target = _result(backend, function, args, options)
-    device_map.prepare(backend, function, args, target)()
+    device_map.prepare(function, args, target)()
     return target
 
 
@@ -172,7 +174,7 @@ def _copyto(
             f"'{casting}'"
         )
     chosen = None if where is True else where
-    device_map.prepare(target.backend, np.copyto, [source], target, chosen)()
+    device_map.prepare(np.copyto, [source], target, chosen)()
 
 
 def _empty_like(prototype: DeviceArray, dtype: Any = None, **_: Any) -> DeviceArray:
@@ -189,15 +191,18 @@ def _concatenate(arrays: Sequence[DeviceArray], axis: int = 0) -> DeviceArray:
     shape = list(arrays[0].shape)
     shape[axis] = sum(array.shape[axis] for array in arrays)
     result = arrays[0].backend.empty(tuple(shape), np.result_type(*(a.dtype for a in arrays)))
-    along, first = np.moveaxis(result, axis, 0), 0
+    before: tuple[Any, ...] = (slice(None),) * (axis % len(shape))
+    first = 0
     for array in arrays:
-        along[first : first + array.shape[axis]] = np.moveaxis(array, axis, 0)
-        first += array.shape[axis]
+        stop = first + array.shape[axis]
+        result[(*before, slice(first, stop))] = array
+        first = stop
     return result
 
 
 def _stack(arrays: Sequence[DeviceArray], axis: int = 0) -> DeviceArray:
-    return _concatenate([np.expand_dims(array, axis) for array in arrays], axis)
+    parts: Any = [np.expand_dims(array, axis) for array in arrays]
+    return _concatenate(parts, axis)
 
 
 _TABLE: dict[Any, Callable[..., Any]] = {

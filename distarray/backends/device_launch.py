@@ -20,7 +20,6 @@ from distarray.backends.driver import Access
 from distarray.regions import Box
 from distarray.stencil import evaluate
 from distarray.stencil.accumulators import of_reduction
-from distarray.stencil.calls import as_dtype
 from distarray.stencil.compile import joined
 from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read, walk
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
@@ -267,7 +266,7 @@ def _parts(values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
 
 
 def _memory(view: ArrayView) -> DeviceArray:
-    memory: Any = view.memory
+    memory: DeviceArray = view.memory
     return memory
 
 

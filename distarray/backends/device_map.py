@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from distarray.regions import Box
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import ArrayParameter, Program, WeakKind, kind_of
 from distarray.stencil.launch import ArrayView, LaunchGeometry
+from distarray.stencil.symbols import Value
 
 if TYPE_CHECKING:
     from distarray.backends.accelerator import AcceleratorBackend
@@ -70,9 +71,13 @@ class _Operand:
     kind: WeakKind | None = None
     constant: Any = None
 
+    @property
+    def varies(self) -> bool:
+        """Whether it is a number that the kernel is handed."""
+        return self.kind is not None and self.constant is None
+
 
 def prepare(
-    backend: AcceleratorBackend,
     function: Function,
     operands: Sequence[Any],
     target: DeviceArray,
@@ -90,7 +95,7 @@ def prepare(
         As NumPy raises them for these operands.
     """
     require_writeable(target)
-    options = dict(options or {})
+    backend, options = target.backend, dict(options or {})
     operands = [_taken(backend, operand) for operand in operands]
     if isinstance(function, np.ufunc):
         with np.errstate(all="ignore"):
@@ -99,8 +104,25 @@ def prepare(
     _require_shapes([*operands, mask], target)
     if not target.size:
         return nothing
-    call = _by_kernel(backend, function, operands, target, mask, options)
-    return call or _HostMap(backend, function, operands, target, mask, options)
+    call = _Call(function, tuple(operands), target, mask, options)
+    return _by_kernel(call) or _HostMap(call)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A function, what it is called with, and where its values go."""
+
+    function: Function
+    operands: tuple[Any, ...]
+    target: DeviceArray
+    mask: DeviceArray | None
+    options: Mapping[str, Any]
+
+    @property
+    def arrays(self) -> list[DeviceArray]:
+        """Arrays among the operands, the mask and the target."""
+        found = [o for o in self.operands if isinstance(o, DeviceArray)]
+        return [*found, self.target] if self.mask is None else [*found, self.mask, self.target]
 
 
 def sample(value: Any) -> Any:
@@ -159,71 +181,64 @@ class _Map:
         self._run()
 
 
-def _by_kernel(
-    backend: AcceleratorBackend,
-    function: Function,
-    operands: Sequence[Any],
-    target: DeviceArray,
-    mask: DeviceArray | None,
-    options: Mapping[str, Any],
-) -> Callable[[], None] | None:
+def _by_kernel(call: _Call) -> Callable[[], None] | None:
     """The call by a kernel; None where there is none."""
     from distarray.backends.device_launch import DeviceLaunch
 
-    arrays = [o for o in operands if isinstance(o, DeviceArray)]
-    arrays += [target] if mask is None else [mask, target]
-    described = [_described(function, operands, place) for place in range(len(operands))]
-    if not all(map(_addressable, arrays)) or not _fits(function, operands, target):
+    arrays, described = call.arrays, _described(call)
+    if not all(map(_addressable, arrays)) or not _fits(call):
         return None
     before: list[Callable[[], None]] = []
-    settled = [_settled(array, target, before) for array in arrays[:-1]]
-    views = _collapsed([*settled, target])
+    settled = [_settled(array, call.target, before) for array in arrays[:-1]]
+    views = _collapsed([*settled, call.target])
+    dtype = call.options.get("dtype")
     program = _program(
-        function,
-        tuple(described),
-        target.dtype,
-        mask is not None,
-        views[-1].ndim,
-        options.get("dtype") and np.dtype(options["dtype"]),
+        _Line(
+            call.function,
+            described,
+            call.target.dtype,
+            call.mask is not None,
+            views[-1].ndim,
+            None if dtype is None else np.dtype(dtype),
+        )
     )
     if program is None:
         return None
     zeros = (0,) * program.ndim
     launch = DeviceLaunch(
-        backend,
+        call.target.backend,
         program,
         [ArrayView(view, zeros, zeros) for view in views],
         LaunchGeometry(zeros, views[-1].shape, (False,) * program.ndim, None),
         constants=[
             _scalar(operand)
-            for operand, what in zip(operands, described, strict=True)
-            if not isinstance(operand, DeviceArray) and what.constant is None
+            for operand, what in zip(call.operands, described, strict=True)
+            if what.varies
         ],
     )
     run = launch.prepared(((Box.of_shape(views[-1].shape), -1),), 0)
     return _Map(before, run) if before else run
 
 
-def _described(function: Function, operands: Sequence[Any], place: int) -> _Operand:
-    operand = operands[place]
+def _described(call: _Call) -> tuple[_Operand, ...]:
+    found = [_described_operand(operand) for operand in call.operands]
+    if call.function is np.power and not isinstance(call.operands[1], DeviceArray | np.generic):
+        base, exponent = map(sample, call.operands)
+        written = _FLOAT_EXPONENTS if np.result_type(base).kind == "f" else _WHOLE_EXPONENTS
+        if exponent in written:
+            found[1] = _Operand(kind=kind_of(exponent), constant=exponent)
+    return tuple(found)
+
+
+def _described_operand(operand: Any) -> _Operand:
     if isinstance(operand, DeviceArray):
         return _Operand(dtype=operand.dtype)
-    if function is np.power and place == 1 and not isinstance(operand, np.generic):
-        floating = _sample_type(operands[0]).kind == "f"
-        if operand in (_FLOAT_EXPONENTS if floating else _WHOLE_EXPONENTS):
-            return _Operand(kind=kind_of(operand), constant=operand)
-    kind = kind_of(operand) if not isinstance(operand, np.generic) else _kind(operand.dtype)
-    return _Operand(operand.dtype if isinstance(operand, np.generic) else None, kind)
+    if isinstance(operand, np.generic):
+        return _Operand(operand.dtype, _KINDS[operand.dtype.kind])
+    return _Operand(kind=kind_of(operand))
 
 
-def _sample_type(value: Any) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = np.result_type(sample(value))
-    return dtype
-
-
-def _kind(dtype: np.dtype[Any]) -> WeakKind:
-    kinds: dict[str, WeakKind] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
-    return kinds[dtype.kind]
+_KINDS: dict[str, WeakKind] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
 
 def _scalar(value: Any) -> Any:
@@ -232,10 +247,10 @@ def _scalar(value: Any) -> Any:
     return number - 2**64 if isinstance(number, int) and number >= 2**63 else number
 
 
-def _fits(function: Function, operands: Sequence[Any], target: DeviceArray) -> bool:
+def _fits(call: _Call) -> bool:
     """Whether Python integers fit the integers they meet; NumPy compares others exactly."""
-    types = [o.dtype for o in operands if isinstance(o, DeviceArray | np.generic)]
-    numbers = [o for o in operands if type(o) is int]
+    types = [o.dtype for o in call.operands if isinstance(o, DeviceArray | np.generic)]
+    numbers = [o for o in call.operands if type(o) is int]
     meeting = np.result_type(*types) if types else np.dtype(np.int64)
     if meeting.kind not in "iu":
         meeting = np.dtype(np.int64)
@@ -297,33 +312,32 @@ def _collapsed(arrays: Sequence[DeviceArray]) -> list[DeviceArray]:
 # ---- programs
 
 
+@dataclass(frozen=True)
+class _Line:
+    """What a program depends on: `target[0] = function(x0[0], s1, ...)`, perhaps where a mask says
+    so, perhaps computed in another type.
+    """
+
+    function: Function
+    operands: tuple[_Operand, ...]
+    target: np.dtype[Any]
+    masked: bool
+    ndim: int
+    dtype: np.dtype[Any] | None
+
+
 @functools.lru_cache(maxsize=4096)
-def _program(
-    function: Function,
-    operands: tuple[_Operand, ...],
-    target: np.dtype[Any],
-    masked: bool,
-    ndim: int,
-    dtype: np.dtype[Any] | None,
-) -> Program | None:
-    """The program of a function of such operands; None if the stencil language lacks it."""
+def _program(line: _Line) -> Program | None:
+    """The program of one line; None if the stencil language lacks it."""
     from distarray.stencil.tracing import trace
 
-    def parameter(name: str, dtype: np.dtype[Any]) -> ArrayParameter:
-        return ArrayParameter(name, dtype, (), (False,) * ndim)
-
-    arrays = [
-        parameter(f"x{place}", operand.dtype)
-        for place, operand in enumerate(operands)
-        if operand.dtype is not None and operand.kind is None
-    ]
-    arrays += [parameter("mask", np.dtype(np.bool_))] * masked + [parameter("target", target)]
-    scalars = {
-        f"s{place}": operand.kind
-        for place, operand in enumerate(operands)
-        if operand.kind is not None and operand.constant is None
-    }
-    kernel = _Line(function, operands, dtype, masked, ndim)
+    types = [(f"x{n}", o.dtype) for n, o in enumerate(line.operands) if o.kind is None]
+    if line.masked:
+        types.append(("mask", np.dtype(np.bool_)))
+    types.append(("target", line.target))
+    arrays = [ArrayParameter(name, dtype, (), (False,) * line.ndim) for name, dtype in types]  # type: ignore[arg-type]
+    scalars = {f"s{n}": o.kind for n, o in enumerate(line.operands) if o.varies}
+    kernel = _Kernel(line)
     kernel.__signature__ = inspect.Signature(
         [
             *(inspect.Parameter(a.name, inspect.Parameter.POSITIONAL_ONLY) for a in arrays),
@@ -331,48 +345,38 @@ def _program(
         ]
     )
     try:
-        return trace(kernel, arrays, scalars, {}, ndim=ndim)
+        return trace(kernel, arrays, scalars, {}, ndim=line.ndim)  # type: ignore[arg-type]
     except (StencilError, TypeError):
         return None
 
 
-class _Line:
-    """The kernel's function: `target[0] = function(x0[0], s1, ...)`."""
+class _Kernel:
+    """A line as the function of a stencil kernel."""
 
     __signature__: inspect.Signature
 
-    def __init__(
-        self,
-        function: Function,
-        operands: tuple[_Operand, ...],
-        dtype: np.dtype[Any] | None,
-        masked: bool,
-        ndim: int,
-    ) -> None:
-        self.__name__ = function.__name__
-        self._function, self._operands, self._masked = function, operands, masked
-        self._here = (0,) * ndim
-        self._types = None if dtype is None else _loop(function, operands, dtype)
+    def __init__(self, line: _Line) -> None:
+        self.__name__ = line.function.__name__
+        self._line, self._here = line, (0,) * line.ndim
 
     def __call__(self, *arrays: Any, **scalars: Any) -> None:
+        line, here = self._line, self._here
         target, inputs = arrays[-1], iter(arrays)
-        values = [self._value(place, inputs, scalars) for place in range(len(self._operands))]
-        if self._types is not None:
+        values = [self._value(place, inputs, scalars) for place in range(len(line.operands))]
+        if line.dtype is not None:
             values = [
-                v.astype(kind) if hasattr(v, "astype") else v
-                for v, kind in zip(values, self._types, strict=True)
+                value.astype(dtype) if isinstance(value, Value) else value
+                for value, dtype in zip(values, _loop(line), strict=True)
             ]
-        value = values[0] if self._function is np.copyto else self._function(*values)
-        if target.dtype.kind not in "cb" and as_dtype(value.dtype).kind == "c":
+        value = values[0] if line.function is np.copyto else line.function(*values)
+        if line.target.kind not in "cb" and as_dtype(value.dtype).kind == "c":
             value = value.real
-        if self._masked:
-            value = np.where(
-                next(inputs)[self._here], value.astype(target.dtype), target[self._here]
-            )
-        target[self._here] = value
+        if line.masked:
+            value = np.where(next(inputs)[here], value.astype(line.target), target[here])
+        target[here] = value
 
-    def _value(self, place: int, arrays: Any, scalars: Mapping[str, Any]) -> Any:
-        operand = self._operands[place]
+    def _value(self, place: int, arrays: Iterator[Any], scalars: Mapping[str, Any]) -> Any:
+        operand = self._line.operands[place]
         if operand.constant is not None:
             return operand.constant
         if operand.kind is None:
@@ -381,18 +385,16 @@ class _Line:
         return number if operand.dtype is None else number.astype(operand.dtype)
 
 
-def _loop(
-    function: Any, operands: tuple[_Operand, ...], dtype: np.dtype[Any]
-) -> tuple[np.dtype[Any], ...]:
-    """The types in which NumPy computes for a result of this one."""
-    types = [operand.dtype or operand.kind or type(operand.constant) for operand in operands]
-    resolved = function.resolve_dtypes(
+def _loop(line: _Line) -> tuple[np.dtype[Any], ...]:
+    """The types in which NumPy computes for a result of the given one."""
+    types = [operand.dtype or operand.kind for operand in line.operands]
+    ufunc: Any = line.function
+    resolved: tuple[np.dtype[Any], ...] = ufunc.resolve_dtypes(
         (*(np.dtype(np.bool_) if kind is bool else kind for kind in types), None),
-        signature=(*(None for _ in types), dtype),
+        signature=(*(None for _ in types), line.dtype),
         casting="unsafe",
     )
-    found: tuple[np.dtype[Any], ...] = resolved[: len(types)]
-    return found
+    return resolved[: len(types)]
 
 
 # ---- on the host
@@ -401,34 +403,20 @@ def _loop(
 class _HostMap:
     """The call by NumPy: the host gets the operands and uploads the result."""
 
-    def __init__(
-        self,
-        backend: AcceleratorBackend,
-        function: Function,
-        operands: Sequence[Any],
-        target: DeviceArray,
-        mask: DeviceArray | None,
-        options: Mapping[str, Any],
-    ) -> None:
-        self._backend, self._function, self._operands = backend, function, tuple(operands)
-        self._target, self._mask, self._options = target, mask, dict(options)
+    def __init__(self, call: _Call) -> None:
+        self._call = call
 
     def __call__(self) -> None:
-        values = [_on_host(operand) for operand in self._operands]
-        chosen: Any = True if self._mask is None else self._mask.get()
-        result = (
-            self._target.get()
-            if self._mask is not None
-            else np.empty(self._target.shape, self._target.dtype)
-        )
+        call, mask = self._call, self._call.mask
+        values = [o.get() if isinstance(o, DeviceArray) else o for o in call.operands]
+        if mask is None:
+            chosen: Any = True
+            result = np.empty(call.target.shape, call.target.dtype)
+        else:
+            chosen, result = mask.get(), call.target.get()
         with np.errstate(all="ignore"):
-            if self._function is np.copyto:
-                np.copyto(result, values[0], where=chosen, casting="unsafe")
-            else:
-                computed = self._function(*values, **self._options)
-                np.copyto(result, computed, where=chosen, casting="unsafe")
-        self._backend.assign(self._target, result)
-
-
-def _on_host(operand: Any) -> Any:
-    return operand.get() if isinstance(operand, DeviceArray) else operand
+            computed = (
+                values[0] if call.function is np.copyto else call.function(*values, **call.options)
+            )
+            np.copyto(result, computed, where=chosen, casting="unsafe")
+        call.target.backend.assign(call.target, result)

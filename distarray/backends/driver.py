@@ -95,9 +95,11 @@ class Driver(Protocol):
     """
 
     name: str
-    compiles: bool
     compute: Stream
     communication: Stream
+
+    @property
+    def compiles(self) -> bool: ...
 
     def event(self) -> Event: ...
 
