@@ -13,14 +13,14 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from distarray.backends.base import Event, Graph, Stream
 from distarray.backends.driver import Access, Allocation, Extents, KernelText, Parameters
 from distarray.backends.simulated.capture import Capture
-from distarray.backends.simulated.memory import UNSET, AddressMap, SimulatedAllocation
+from distarray.backends.simulated.memory import UNSET, AddressMap, Memory, SimulatedAllocation
 from distarray.backends.simulated.schedule import (
     Schedule,
     SimulatedEvent,
@@ -30,6 +30,9 @@ from distarray.backends.simulated.schedule import (
 )
 from distarray.errors import BackendError
 from distarray.launcher import launched
+
+if TYPE_CHECKING:
+    from distarray.backends.simulated.nccl import StandInBinding
 
 Array = np.ndarray[Any, Any]
 
@@ -80,6 +83,23 @@ class SimulatedDriver:
     def finish(self) -> None:
         """Run all work that waits. Local."""
         self._schedule.finish()
+
+    def nccl_binding(self) -> StandInBinding:
+        """What stands in for NCCL; see `nccl`. Local."""
+        from distarray.backends.simulated.nccl import StandInBinding
+
+        return StandInBinding(self)
+
+    def stream_at(self, pointer: int) -> SimulatedStream:
+        """The stream with a handle. Local."""
+        for stream in self._schedule.streams[:2]:
+            if stream.pointer == pointer:
+                return stream
+        raise BackendError(f"There is no stream with the handle {pointer}; pass one's `pointer`.")
+
+    def memory_at(self, address: int) -> Memory | None:
+        """The device or pinned memory that an address lies in. Local."""
+        return self._memory.find(address)
 
     def event(self) -> Event:
         return SimulatedEvent(self._schedule)

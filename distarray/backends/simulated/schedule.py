@@ -95,6 +95,8 @@ class SimulatedStream:
     ----------
     lane : int
         Its place in clocks.
+    pointer : int
+        Its handle, as other libraries take it.
     clock : tuple of int
         What comes before the next piece of work.
     queue : deque
@@ -104,6 +106,7 @@ class SimulatedStream:
     def __init__(self, schedule: Schedule, name: str, lane: int) -> None:
         self.name = name
         self.lane = lane
+        self.pointer = lane + 1
         self.clock: Clock = ()
         self.queue: deque[tuple[Clock, Work]] = deque()
         self._schedule = schedule
@@ -204,14 +207,14 @@ class Schedule:
             found = cast("Memory", access.allocation).unordered(access, clock, lane)
             if found is not None:
                 raise self._race(name, stream.name, access, found)
+        if work.prepare is not None:
+            self.run_until(clock)
+            work.prepare()
         stream.queue.append((clock, work))
         index, known = clock[lane] + 1, self.host[lane]
         stream.clock = with_count(clock, lane, index)
         for access in work.accesses:
             cast("Memory", access.allocation).add(access, lane, index, name, known)
-        if work.prepare is not None:
-            self.run_until(clock)
-            work.prepare()
         self._count()
 
     def _count(self) -> None:
