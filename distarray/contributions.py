@@ -10,6 +10,7 @@ max make of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,11 @@ def part_contribution(kind: str, part: HostArray, dtype: DType, size: int) -> Co
     if kind in ("any", "all"):
         return truth_of(kind, part[0] > 0)
     if kind in ("min", "max"):
-        return extreme_of(kind, np.nan if dtype.kind == "f" and part[1] else part[0], dtype)
+        missing = part.dtype.kind == "f" and part[1]
+        found = extreme_of(kind, np.nan if missing else part[0], part.dtype)
+        return replace(
+            found, finish=lambda reduced: cast(found.finish(reduced), dtype), dtype=dtype
+        )
     return part_of_sum(part, *_finish(kind, dtype, size))
 
 

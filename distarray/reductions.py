@@ -81,8 +81,11 @@ def _contribution(array: DistArray, kind: str, reproducible: bool = False) -> Co
     if not backend.host and kind != "prod":
         if kind in ("min", "max"):
             contributions.require_extreme(kind, array.dtype, array.size)
-        summed = "sum" if kind == "mean" else kind
-        part = sweep(summed, (block, array.component_prefix), reproducible=reproducible)
+        part = sweep(
+            "sum" if kind == "mean" else kind,
+            (block, array.component_prefix),
+            reproducible=reproducible,
+        )
         return contributions.part_contribution(kind, part, array.dtype, array.size)
     load = backend.load if reproducible else None
     return contributions.contribution(kind, backend.to_host(array._owned), array.size, load)

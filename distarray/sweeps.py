@@ -37,6 +37,10 @@ Operand = tuple[Block, Component]
 MOST_COMPONENTS = 32
 
 
+def _number(value: Any) -> Any:
+    return value.astype(np.int64) if value.dtype.kind == "b" else value
+
+
 def _wide(value: Any) -> Any:
     return value.astype(accumulator_of(np.dtype(value.dtype)))
 
@@ -66,8 +70,8 @@ def _truth(value: Any) -> Any:
 #: For each kind: what a point contributes, how two contributions join, and the fused reduction.
 _KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any], str]] = {
     "sum": (_wide, np.add, "sum"),
-    "min": (lambda value: value, np.minimum, "min"),
-    "max": (lambda value: value, np.maximum, "max"),
+    "min": (_number, np.minimum, "min"),
+    "max": (_number, np.maximum, "max"),
     "any": (_truth, np.maximum, "max"),
     "all": (_truth, np.minimum, "min"),
     "dot": (_product, np.add, "sum"),

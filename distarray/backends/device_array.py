@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from distarray.arraylike import DeviceMarker
 from distarray.backends.driver import Access, Allocation
 from distarray.errors import ArrayError, BackendError, IndexingError, UnsupportedError, shown
 
@@ -38,7 +39,7 @@ class _Interface:
         }
 
 
-class DeviceArray(NDArrayOperatorsMixin):
+class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
     """An array in device memory. Local.
 
     Attributes
