@@ -81,9 +81,10 @@ def compiled(nvrtc: Any, kernel: KernelText, chosen: tuple[str, ...]) -> tuple[b
             nvrtc.compileProgram(program, chosen)
         except RuntimeError as error:  # NVRTCError is one
             lines = [line for line in nvrtc.getProgramLog(program).splitlines() if line.strip()]
+            reason = " | ".join(lines[:_LOG_LINES]) or "no message"
             raise BackendError(
                 f"NVRTC rejected the generated CUDA text of {kernel.symbol} ({error}): "
-                f"{' | '.join(lines[:_LOG_LINES]) or 'no message'}."
+                f"{reason.rstrip('.')}."
             ) from error
         machine = any(option.startswith("--gpu-architecture=sm_") for option in chosen)
         code = nvrtc.getCUBIN(program) if machine else nvrtc.getPTX(program)

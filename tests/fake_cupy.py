@@ -1,0 +1,313 @@
+"""A stand-in for the calls of CuPy that `backends.cuda` makes, and for the driver's library.
+
+Calls are noted in order with their arguments. Memory is host memory, copies happen at once, and
+kernels do nothing. `tests/nvrtc_child.py` checks that the real CuPy takes the same arguments.
+"""
+
+# Names are those of CuPy.
+# ruff: noqa: N802, N815
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+UUID = bytes(range(16))
+
+
+class CUDARuntimeError(RuntimeError):
+    def __init__(self, status):
+        self.status = status
+        super().__init__(f"cudaError{status}: made up")
+
+
+class OutOfMemoryError(MemoryError):
+    pass
+
+
+class FakeCupy:
+    """What `import cupy` gives; `calls` is what was asked of it.
+
+    `refuse` maps the name of a call to the error that it raises, once for each in a list.
+    """
+
+    def __init__(self, *, version="14.2.0", runtime_version=12090):
+        self.__version__ = version
+        self.calls: list[tuple[Any, ...]] = []
+        self.refuse: dict[str, list[Exception]] = {}
+        self.runtime_version = runtime_version
+        self.memory: dict[int, Any] = {}
+        self.current = ["null"]
+        self.pending_events: set[int] = set()
+        self.numbers = itertools.count(100)
+        self.runtime = Runtime(self)
+        self.cuda = SimpleNamespace(
+            runtime=self.runtime,
+            driver=Driver(self),
+            nvrtc=Nvrtc(self),
+            Stream=lambda **options: Stream(self, options),
+            Event=lambda **options: Event(self, options),
+            Device=lambda index: SimpleNamespace(compute_capability="90"),
+            alloc=self._alloc,
+            PinnedMemory=lambda size, flags: Pinned(self, size, flags),
+            PinnedMemoryPointer=lambda memory, offset: memory.content,
+        )
+        self.nccl = Nccl(self)
+
+    def note(self, name, *arguments):
+        self.calls.append((name, *arguments))
+        errors = self.refuse.get(name)
+        if errors:
+            raise errors.pop(0)
+
+    def named(self, *names):
+        return [call for call in self.calls if call[0] in names]
+
+    def reserve(self, size):
+        content = ctypes.create_string_buffer(size)
+        self.memory[ctypes.addressof(content)] = content
+        return ctypes.addressof(content)
+
+    def _alloc(self, size):
+        self.note("alloc", size, self.current[-1])
+        return SimpleNamespace(ptr=self.reserve(size))
+
+    def get_default_memory_pool(self):
+        return SimpleNamespace(free_all_blocks=lambda: self.note("free_all_blocks"))
+
+    def install(self, monkeypatch):
+        """Make `import cupy` give this."""
+        for name, content in (("cupy", self), ("cupy.cuda", self.cuda)):
+            module = ModuleType(name)
+            module.__spec__ = SimpleNamespace()  # type: ignore[assignment]
+            for key in ("__version__", "cuda", "get_default_memory_pool"):
+                if hasattr(content, key):
+                    setattr(module, key, getattr(content, key))
+            monkeypatch.setitem(sys.modules, name, module)
+        sys.modules["cupy.cuda"].nccl = self.nccl  # type: ignore[attr-defined]
+
+
+class Runtime:
+    CUDARuntimeError = CUDARuntimeError
+    hostAllocPortable = 1
+    memcpyHostToDevice = 1
+    memcpyDeviceToHost = 2
+
+    def __init__(self, fake):
+        self._fake = fake
+
+    def runtimeGetVersion(self):
+        return self._fake.runtime_version
+
+    def setDevice(self, index):
+        self._fake.note("setDevice", index)
+
+    def memGetInfo(self):
+        self._fake.note("memGetInfo")
+        return 1000, 2000
+
+    def malloc(self, size):
+        self._fake.note("malloc", size)
+        return self._fake.reserve(size)
+
+    def free(self, address):
+        self._fake.note("free", address)
+        del self._fake.memory[address]
+
+    def deviceSynchronize(self):
+        self._fake.note("deviceSynchronize")
+
+    def eventRecord(self, event, stream):
+        self._fake.note("eventRecord", event, stream)
+
+    def eventQuery(self, event):
+        self._fake.note("eventQuery", event)
+        return 600 if event in self._fake.pending_events else 0
+
+    def eventSynchronize(self, event):
+        self._fake.note("eventSynchronize", event)
+
+    def streamWaitEvent(self, stream, event):
+        self._fake.note("streamWaitEvent", stream, event)
+
+    def streamSynchronize(self, stream):
+        self._fake.note("streamSynchronize", stream)
+
+    def memsetAsync(self, address, value, size, stream):
+        self._fake.note("memsetAsync", address, value, size, stream)
+        ctypes.memset(address, value, size)
+
+    def memcpyAsync(self, target, source, size, kind, stream):
+        self._fake.note("memcpyAsync", target, source, size, kind, stream)
+        ctypes.memmove(target, source, size)
+
+
+class Driver:
+    def __init__(self, fake):
+        self._fake = fake
+
+    def moduleLoadData(self, image):
+        self._fake.note("moduleLoadData", image)
+        return next(self._fake.numbers)
+
+    def moduleGetFunction(self, module, name):
+        self._fake.note("moduleGetFunction", module, name)
+        return next(self._fake.numbers)
+
+    def launchKernel(self, function, gx, gy, gz, bx, by, bz, shared, stream, params, extra):
+        self._fake.note(
+            "launchKernel", function, (gx, gy, gz), (bx, by, bz), shared, stream, params, extra
+        )
+
+
+class Nvrtc:
+    """Its machine code is the options and the text."""
+
+    def __init__(self, fake):
+        self._fake = fake
+        self.archs = (50, 80, 86, 90, 100)
+        self.version = (12, 9)
+        self.log = ""
+        self._programs = {}
+
+    def getVersion(self):
+        self._fake.note("getVersion")
+        return self.version
+
+    def getSupportedArchs(self):
+        return self.archs
+
+    def createProgram(self, text, name, headers, include_names):
+        program = next(self._fake.numbers)
+        self._programs[program] = [text, ()]
+        self._fake.note("createProgram", name, headers, include_names)
+        return program
+
+    def compileProgram(self, program, options):
+        self._programs[program][1] = options
+        self._fake.note("compileProgram", options)
+
+    def _code(self, kind, program):
+        text, options = self._programs[program]
+        return "\n".join([kind, *options, text]).encode()
+
+    def getCUBIN(self, program):
+        return self._code("cubin", program)
+
+    def getPTX(self, program):
+        return self._code("ptx", program)
+
+    def getProgramLog(self, program):
+        return self.log
+
+    def destroyProgram(self, program):
+        self._fake.note("destroyProgram")
+        del self._programs[program]
+
+
+class Stream:
+    def __init__(self, fake, options):
+        self._fake = fake
+        self.ptr = next(fake.numbers)
+        fake.note("Stream", self.ptr, options)
+
+    def __enter__(self):
+        self._fake.current.append(self.ptr)
+        return self
+
+    def __exit__(self, *error):
+        self._fake.current.pop()
+
+    def begin_capture(self):
+        self._fake.note("begin_capture", self.ptr)
+
+    def end_capture(self):
+        self._fake.note("end_capture", self.ptr)
+        return Graph(self._fake)
+
+
+class Graph:
+    def __init__(self, fake):
+        self._fake = fake
+
+    def launch(self, stream):
+        self._fake.note("graphLaunch", stream.ptr)
+
+
+class Event:
+    def __init__(self, fake, options):
+        self.ptr = next(fake.numbers)
+        fake.note("Event", self.ptr, options)
+
+
+class Pinned:
+    def __init__(self, fake, size, flags):
+        fake.note("PinnedMemory", size, flags)
+        self.content = (ctypes.c_ubyte * size)(*[7] * size)
+
+
+class Nccl:
+    available = True
+    NCCL_SUM, NCCL_PROD, NCCL_MAX, NCCL_MIN = range(4)
+    NCCL_INT8, NCCL_UINT8, NCCL_INT32, NCCL_UINT32, NCCL_INT64, NCCL_UINT64 = range(6)
+    NCCL_FLOAT32, NCCL_FLOAT64 = 7, 8
+
+    def __init__(self, fake):
+        self._fake = fake
+
+    def get_version(self):
+        return 23004
+
+    def get_unique_id(self):
+        return bytes(128)
+
+    def groupStart(self):
+        self._fake.note("groupStart")
+
+    def groupEnd(self):
+        self._fake.note("groupEnd")
+
+    def NcclCommunicator(self, size, identity, rank):
+        self._fake.note("NcclCommunicator", size, identity, rank)
+        return NcclCommunicator(self._fake)
+
+
+class NcclCommunicator:
+    def __init__(self, fake):
+        self._fake = fake
+
+    def __getattr__(self, name):
+        return lambda *arguments: self._fake.note(name, *arguments)
+
+
+class FakeLibrary:
+    """The driver's library: how many GPUs, the CUDA it supports, and the status of its start."""
+
+    def __init__(self, *, devices=1, cuda=12040, status=0):
+        self.devices, self.cuda, self.status = devices, cuda, status
+
+    def cuInit(self, flags):
+        return self.status
+
+    def cuGetErrorName(self, status, name):
+        name._obj.value = b"CUDA_ERROR_NO_DEVICE" if status == 100 else None
+        return 0 if status == 100 else 1
+
+    def cuDriverGetVersion(self, version):
+        version._obj.value = self.cuda
+        return 0
+
+    def cuDeviceGetCount(self, count):
+        count._obj.value = self.devices
+        return 0
+
+    def cuDeviceGet(self, device, index):
+        device._obj.value = index
+        return 0 if index < self.devices else 101
+
+    def cuDeviceGetUuid_v2(self, name, device):
+        name[:] = UUID[:-1] + bytes([device.value])
+        return 0
