@@ -8,7 +8,7 @@ Clock = tuple[int, ...]
 
 def joined(first: Clock, second: Clock) -> Clock:
     """What is known when both are."""
-    return first if first is second else tuple(map(max, first, second))
+    return tuple(map(max, first, second))
 
 
 def with_count(clock: Clock, lane: int, count: int) -> Clock:

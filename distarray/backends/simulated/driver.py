@@ -106,6 +106,7 @@ class SimulatedDriver:
 
     def allocate(self, nbytes: int, *, pooled: bool = True) -> Allocation:
         """Memory aligned to 512 bytes, all of them 0xFF: NaN. Local."""
+        self._schedule.allocated(nbytes)
         memory = SimulatedAllocation(nbytes, self._schedule.lanes)
         self._memory.add(memory)
         return memory

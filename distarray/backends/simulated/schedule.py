@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 #: Pieces of work that wait at most; beyond, some are run.
 LIMIT = 2000
+#: Memory that is allocated at most before all that waits, and holds memory, is run.
+MOST_BYTES = 1 << 28
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Work:
     """What a stream is given.
 
@@ -109,6 +111,8 @@ class SimulatedStream:
         self.pointer = lane + 1
         self.clock: Clock = ()
         self.queue: deque[tuple[Clock, Work]] = deque()
+        #: What the host knew when `clock` last took it in.
+        self.host: Clock = ()
         self._schedule = schedule
 
     def record(self, event: Event) -> None:
@@ -199,12 +203,18 @@ class Schedule:
         self._ran = list(nothing)
         self._random = Random(seed)
         self._running: str | None = None
+        self._allocated = 0
 
     def give(self, stream: SimulatedStream, work: Work) -> None:
         """Put work of a stream off; see `SimulatedStream.give`. Local."""
-        clock, lane, name = joined(stream.clock, self.host), stream.lane, work.name
-        for access in work.accesses:
-            found = cast("Memory", access.allocation).unordered(access, clock, lane)
+        lane, name = stream.lane, work.name
+        if stream.host is not self.host:
+            stream.host = self.host
+            stream.clock = joined(stream.clock, self.host)
+        clock = stream.clock
+        memories: list[Memory] = [access.allocation for access in work.accesses]  # type: ignore[misc]
+        for access, memory in zip(work.accesses, memories, strict=True):
+            found = memory.unordered(access, clock, lane)
             if found is not None:
                 raise self._race(name, stream.name, access, found)
         if work.prepare is not None:
@@ -213,8 +223,8 @@ class Schedule:
         stream.queue.append((clock, work))
         index, known = clock[lane] + 1, self.host[lane]
         stream.clock = with_count(clock, lane, index)
-        for access in work.accesses:
-            cast("Memory", access.allocation).add(access, lane, index, name, known)
+        for access, memory in zip(work.accesses, memories, strict=True):
+            memory.add(access, lane, index, name, known)
         self._count()
 
     def _count(self) -> None:
@@ -223,8 +233,16 @@ class Schedule:
         waiting = statistics.given - statistics.run
         statistics.waiting = max(statistics.waiting, waiting)
         if waiting > LIMIT:
+            everything = self._everything()
             for _ in range(LIMIT // 2):
-                self.run_one(self._everything())
+                self.run_one(everything)
+
+    def allocated(self, nbytes: int) -> None:
+        """Run what waits if it may hold back too much memory, now that more is taken. Local."""
+        self._allocated += nbytes
+        if self._allocated > MOST_BYTES:
+            self._allocated = 0
+            self.run_until(self._everything())
 
     def check_host(self, access: Access, what: str) -> None:
         """Raise if the host touches memory that work may still use. Local."""
