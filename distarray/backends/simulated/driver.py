@@ -19,6 +19,7 @@ import numpy as np
 
 from distarray.backends.base import Event, Graph, Stream
 from distarray.backends.driver import Access, Allocation, Extents, KernelText, Parameters
+from distarray.backends.simulated import races
 from distarray.backends.simulated.capture import Capture
 from distarray.backends.simulated.memory import UNSET, AddressMap, Memory, SimulatedAllocation
 from distarray.backends.simulated.schedule import (
@@ -39,10 +40,18 @@ Array = np.ndarray[Any, Any]
 _drivers: weakref.WeakSet[SimulatedDriver] = weakref.WeakSet()
 
 
-def finish() -> None:
-    """Run all work that waits on the simulated devices of this process. Local."""
+def finish() -> list[str]:
+    """Run all work that waits on the simulated devices of this process, and give up captures that
+    nobody ended. Local.
+
+    Returns
+    -------
+    list of str
+        Messages of the races that were reported since the last call.
+    """
     for driver in list(_drivers):
         driver.finish()
+    return races.forget()
 
 
 atexit.register(finish)
@@ -81,7 +90,8 @@ class SimulatedDriver:
         return self._schedule.statistics
 
     def finish(self) -> None:
-        """Run all work that waits. Local."""
+        """Run all work that waits, and give up a capture that nobody ended. Local."""
+        self._schedule.capture = None
         self._schedule.finish()
 
     def nccl_binding(self) -> StandInBinding:

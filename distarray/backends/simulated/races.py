@@ -11,8 +11,15 @@ HOST = "host"
 
 
 def races_seen() -> list[str]:
-    """Messages of all races reported in this process, in order. Local."""
+    """Messages of the races that were reported since `finish` was last called, in order. Local."""
     return list(_seen)
+
+
+def forget() -> list[str]:
+    """The same, and start anew. Local."""
+    found = races_seen()
+    _seen.clear()
+    return found
 
 
 def race(
