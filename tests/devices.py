@@ -25,7 +25,7 @@ _PURE = "plans and pure functions: no device takes part"
 _HOST = "blocks of host memory that the test makes itself: no device takes part"
 _COMPILER = "the C generator and the host's compiler, which serve the CPU only"
 _PROCESSES = "launching, failing and ending of processes: no device takes part"
-_OWN_DEVICE = "makes its own simulated device; runs without --device as well"
+_OWN_DEVICE = "names or makes its device itself; runs without --device"
 _BENCH = "compares CPU kernels with a C loop on the CPU"
 _POLLS = "the CPU's tiles of a core and the polls between them; on a device streams do this"
 
@@ -33,6 +33,8 @@ _POLLS = "the CPU's tiles of a core and the polls between them; on a device stre
 NOT_ON_A_DEVICE = {
     "ranks_bits_overlap.py": _POLLS,
     "ranks_comm.py": _HOST,
+    "test_backend_cpu.py": _OWN_DEVICE,
+    "test_backend_simulated.py": _OWN_DEVICE,
     "test_bench.py": _BENCH,
     "test_boundary_custom.py": _HOST,
     "test_boundary_fill.py": _HOST,
@@ -43,6 +45,8 @@ NOT_ON_A_DEVICE = {
     "test_comm_choice.py": _PROCESSES,
     "test_comm_serial.py": _HOST,
     "test_complexmath.py": _PURE,
+    "test_cuda_driver.py": _OWN_DEVICE,
+    "test_cuda_missing.py": _OWN_DEVICE,
     "test_decomposition.py": _PURE,
     "test_exact.py": _PURE,
     "test_failure.py": _PROCESSES,
@@ -113,9 +117,9 @@ def finish(function: object = None) -> None:
     AssertionError
         With every race that was reported, unless `function` provokes them.
     """
-    simulated = sys.modules.get("distarray.backends.simulated")
-    if simulated is None:
+    driver = sys.modules.get("distarray.backends.simulated.driver")
+    if driver is None or current() != "simulated":
         return
-    races = simulated.finish()
+    races = driver.finish()
     if races and not getattr(function, "provokes_races", False):
-        raise AssertionError("\n".join(["The simulated device reported races:", *map(str, races)]))
+        raise AssertionError("\n".join(["The simulated device reported races:", *races]))
