@@ -546,3 +546,22 @@ def test_a_missing_nccl_names_the_wheel(driver, fake, monkeypatch):
     assert str(error.value) == (
         "NCCL cannot be loaded; pip install nvidia-nccl-cu12, or use another transport."
     )
+
+
+# ---- recorded texts
+
+
+def test_compiled_texts_are_recorded_once(fake, tmp_path, monkeypatch):
+    folder = tmp_path / "recorded"
+    monkeypatch.setenv("DISTARRAY_RECORD_KERNELS", str(folder))
+    fast = KernelText(SCALE.text, "scale", (), fast=True)
+    for kernel in (SCALE, KernelText(SCALE.text, "scale_combine", ()), fast, SCALE):
+        nvrtc.machine_code(fake.cuda.nvrtc, kernel, 90)
+    texts = sorted(path.read_text() for path in folder.glob("*.cu"))
+    assert texts == [f"// scale fast=0\n{SCALE.text}", f"// scale fast=1\n{SCALE.text}"]
+
+
+def test_nothing_is_recorded_unless_asked_for(fake, tmp_path, monkeypatch):
+    monkeypatch.delenv("DISTARRAY_RECORD_KERNELS", raising=False)
+    nvrtc.machine_code(fake.cuda.nvrtc, SCALE, 90)
+    assert not list(tmp_path.rglob("*.cu"))

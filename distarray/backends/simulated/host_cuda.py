@@ -158,6 +158,7 @@ def load(kernel: KernelText) -> HostKernel:
 
 @functools.cache
 def _loaded(kernel: KernelText) -> HostKernel:
+    record(kernel)
     tools = native.toolchain(CPP)
     if tools is None:
         raise BackendError(
