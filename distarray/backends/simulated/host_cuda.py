@@ -17,6 +17,7 @@ from typing import Any
 
 from distarray.backends import native
 from distarray.backends.driver import Extents, KernelText
+from distarray.backends.recording import record
 from distarray.errors import BackendError
 
 #: Short to compile; nothing that changes the bits of a result, and no instructions that fuse.
