@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from distarray.arguments import (
-    backend_for,
     check_dtype,
     check_halo,
     check_root,
@@ -27,6 +26,7 @@ from distarray.errors import ArrayError, shown
 from distarray.grid import Grid
 from distarray.layout import Layout
 from distarray.topology import Topology
+from distarray.transports.choice import place
 
 
 def empty(
@@ -38,6 +38,7 @@ def empty(
     periodic: bool | Sequence[bool] = False,
     comm: Any = None,
     device: str = "auto",
+    transport: str = "auto",
     name: str | None = None,
 ) -> DistArray:
     """An array of a shape without values. Collective.
@@ -53,7 +54,8 @@ def empty(
         For kernels that read at offsets.
     comm : mpi4py communicator, optional
         As for `Grid`.
-    device : "auto" or "cpu"
+    device, transport : str
+        As for `Grid`.
     name : str, optional
 
     Raises
@@ -66,8 +68,7 @@ def empty(
     extents = check_shape(shape, least=0)
     kind = check_dtype(dtype)
     widths = check_halo(halo, len(extents))
-    backend = backend_for(device)
-    communicator = communicator_for(comm)
+    backend, communicator = place(device, transport, comm)
     chosen = fewer_ranks(
         extents, communicator.size, ranks, periodic=periodic, halo=tuple(max(1, w) for w in widths)
     )

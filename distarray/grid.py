@@ -16,7 +16,6 @@ import numpy as np
 from distarray.arguments import (
     assign_broadcast,
     axis_names,
-    backend_for,
     check_components,
     check_dtype,
     check_halo,
@@ -31,7 +30,6 @@ from distarray.arraylike import GridMarker, HostArray
 from distarray.backends.base import Backend
 from distarray.block import Block
 from distarray.boundary import Boundary
-from distarray.comm import default as communicator_for
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition, choose_ranks, per_axis, truth
 from distarray.elementwise import require_array
@@ -41,6 +39,7 @@ from distarray.layout import Layout
 from distarray.points import Points
 from distarray.profile import Profile
 from distarray.topology import Topology
+from distarray.transports.choice import place
 
 
 class Grid(GridMarker):
@@ -61,8 +60,13 @@ class Grid(GridMarker):
     comm : mpi4py communicator, optional
         Ranks that share the grid; it is duplicated. None: the world under a launcher, else this
         process.
-    device : "auto" or "cpu"
-        Where arrays live and kernels run.
+    device : "auto", "cpu", "cuda" or "simulated"
+        Where arrays live and kernels run. "auto" is what the variable DISTARRAY_DEVICE names, else
+        a GPU if one works on every rank, else the CPU.
+    transport : "auto", "nccl", "device", "staged" or "host"
+        How messages between devices travel: by NCCL, by an MPI that takes device memory, or by MPI
+        through pinned or ordinary host memory. "auto" is what the variable DISTARRAY_TRANSPORT
+        names, else the first of these that works; the choice is printed once. Not used on the CPU.
     coordinates : mapping of axis name to face positions, optional
         Stretched axes: cells + 1 increasing positions each.
     axes : sequence of str
@@ -95,7 +99,9 @@ class Grid(GridMarker):
     DecompositionError
         A process grid that does not fit the shape, the halo or the number of ranks.
     BackendError
-        The device is not available.
+        The device is not available on some rank.
+    CommunicationError
+        The transport does not work, or ranks were given different arguments.
 
     Examples
     --------
@@ -117,6 +123,7 @@ class Grid(GridMarker):
         ranks: Sequence[int] | None = None,
         comm: Any = None,
         device: str = "auto",
+        transport: str = "auto",
         coordinates: Mapping[str, Any] | None = None,
         axes: Sequence[str] = ("x", "y", "z"),
     ) -> None:
@@ -125,8 +132,7 @@ class Grid(GridMarker):
         wraps = per_axis(periodic, len(cells), truth, "periodic")
         widths = check_halo(halo, len(cells))
         geometry = geometry_of(cells, names, wraps, bounds, coordinates)
-        backend = backend_for(device)
-        communicator = communicator_for(comm)
+        backend, communicator = place(device, transport, comm)
         chosen = choose_ranks(cells, communicator.size, ranks=ranks, periodic=wraps, halo=widths)
         decomposition = Decomposition(cells, chosen, periodic=wraps, halo=widths)
         self._set(names, geometry, widths, Topology(decomposition, communicator), backend)

@@ -177,6 +177,10 @@ class AcceleratorBackend:
     def message_memory(self, buffer: DeviceArray) -> Any:
         return self.driver.message_memory(buffer.access(True))
 
+    def nccl_binding(self) -> Any:
+        """NCCL for this device, a `comm.nccl.Binding`; BackendError where it is missing. Local."""
+        return self.driver.nccl_binding()
+
     # ---- graphs
 
     def begin_capture(self) -> bool:

@@ -61,8 +61,9 @@ class MessageMemory:
 
     def __init__(self, access: Access) -> None:
         self._allocation = access.allocation
+        self.nbytes = nbytes_of(access)
         self.__cuda_array_interface__ = {
-            "shape": (nbytes_of(access),),
+            "shape": (self.nbytes,),
             "typestr": "|u1",
             "data": (access.address, False),
             "strides": None,

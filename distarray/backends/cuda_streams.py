@@ -58,6 +58,11 @@ class CudaStream:
         self.cupy = stream
         self.handle: int = stream.ptr
 
+    @property
+    def pointer(self) -> int:
+        """The handle, by the name that other libraries are handed streams by."""
+        return self.handle
+
     def record(self, event: Any) -> None:
         self._runtime.eventRecord(event.handle, self.handle)
 

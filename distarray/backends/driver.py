@@ -167,6 +167,16 @@ class Driver(Protocol):
         """See `Backend.message_memory`."""
         ...
 
+    def nccl_binding(self) -> Any:
+        """NCCL for this device, a `comm.nccl.Binding`. Local.
+
+        Raises
+        ------
+        BackendError
+            It is not there, and why.
+        """
+        ...
+
     def begin_capture(self) -> bool:
         """See `Backend.begin_capture`."""
         ...

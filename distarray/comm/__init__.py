@@ -20,7 +20,7 @@ from distarray.launcher import Launched, end_before_mpi, launched
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Communicator", "SerialCommunicator", "default"]
+__all__ = ["Communicator", "SerialCommunicator", "default", "loaded_mpi"]
 
 
 def default(comm: Any = None) -> Communicator:
@@ -131,6 +131,11 @@ def _end_all(code: int) -> None:
     if _mpi_is_initialised():
         sys.modules["mpi4py.MPI"].COMM_WORLD.Abort(code)
     end_before_mpi(code)
+
+
+def loaded_mpi() -> ModuleType | None:
+    """The module `mpi` if it is in use. Loads no MPI. Local."""
+    return _load_mpi() if _mpi_is_initialised() else None
 
 
 def _mpi_is_loaded() -> bool:

@@ -7,6 +7,7 @@ wait gives the processor away when ranks share it, and no call is made off the m
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import itertools
 import math
@@ -46,6 +47,7 @@ mpi4py.rc.initialize, mpi4py.rc.finalize = _settings
 Values = np.ndarray[Any, Any]
 
 _HALO_TAG, _EXCHANGE_TAG = 1, 2
+_MPIX_GPU_SUPPORT_CUDA = 0  # of MPICH's enumeration
 _OPERATIONS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
 _BOOLEAN_OPERATIONS = {"prod": MPI.LAND, "min": MPI.LAND, "sum": MPI.LOR, "max": MPI.LOR}
 
@@ -72,6 +74,35 @@ def library_name() -> str:
     """Name and version of the MPI library. Local."""
     first = MPI.Get_library_version().strip("\0").split("\n")[0].split(",")[0]
     return " ".join(first.replace("Version:", " ").split())
+
+
+def memory_kinds() -> str | None:
+    """Kinds of memory that messages may lie in, as MPI 4.1 has libraries say it: names divided by
+    commas, such as "system,mpi,cuda:device"; None from one that does not say. Local.
+    """
+    info = MPI.COMM_WORLD.Get_info()
+    try:
+        return info.Get("mpi_memory_alloc_kinds")
+    finally:
+        info.Free()
+
+
+def cuda_support() -> tuple[bool, str] | None:
+    """What the library says of CUDA memory by functions beyond the standard, and the name of the
+    one asked; None from a library without them. Local.
+    """
+    # Names are looked up in the extension of mpi4py and in the libraries that it is linked to.
+    return _queried(ctypes.CDLL(MPI.__file__))
+
+
+def _queried(library: Any) -> tuple[bool, str] | None:
+    query = getattr(library, "MPIX_GPU_query_support", None)
+    if query is not None:
+        supported = ctypes.c_int(0)
+        failed = query(ctypes.c_int(_MPIX_GPU_SUPPORT_CUDA), ctypes.byref(supported))
+        return not failed and bool(supported.value), "MPIX_GPU_query_support"
+    query = getattr(library, "MPIX_Query_cuda_support", None)
+    return None if query is None else (bool(query()), "MPIX_Query_cuda_support")
 
 
 def world() -> MpiCommunicator:
@@ -217,11 +248,14 @@ def _all_parts(transfers: Sequence[Transfer], limit: int) -> Iterator[tuple[int,
 
 
 def _parts(buffer: Any, limit: int) -> Iterator[Any]:
-    """The buffer as messages of at most `limit` bytes; none if it is empty."""
-    if not buffer.size:
-        return
-    octets = buffer.reshape(-1).view(np.uint8)
-    for start in range(0, octets.size, limit):
+    """The buffer as messages of at most `limit` bytes; none if it is empty.
+
+    Memory of a device, which NumPy does not know, is taken by the interface that it offers.
+    """
+    octets: Any = (
+        np.ravel(buffer).view(np.uint8) if isinstance(buffer, np.ndarray) else MPI.buffer(buffer)
+    )
+    for start in range(0, octets.nbytes, limit):
         yield [octets[start : start + limit], MPI.BYTE]
 
 
