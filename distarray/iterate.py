@@ -18,6 +18,7 @@ import numpy as np
 from distarray.arguments import require_alike, require_function
 from distarray.elementwise import require_array
 from distarray.errors import ArrayError, StencilError, shown
+from distarray.graphs import PlannedCall, Replay
 from distarray.kernels.apply import StencilKernel
 from distarray.layout import Component
 from distarray.profile import Profile
@@ -51,8 +52,11 @@ class _Stage:
     def run(self, state: Sequence[DistArray], time: float, values: Mapping[str, Any]) -> None:
         self.kernel.apply(*self.arrays(state), time=time, **self._scalars(values))
 
-    def plan(self, state: Sequence[DistArray], time: float, values: Mapping[str, Any]) -> ApplyPlan:
-        return self.kernel.prepare(self.arrays(state), self._scalars(values), time)[0]
+    def prepare(
+        self, state: Sequence[DistArray], time: float, values: Mapping[str, Any]
+    ) -> PlannedCall:
+        """The plan of the call and the values of its scalars."""
+        return self.kernel.prepare(self.arrays(state), self._scalars(values), time)
 
     def _scalars(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: values[name] for name in self.scalars} | self.statics
@@ -148,25 +152,88 @@ def iterate(
     if not steps:
         return _newest(state, positions)
     varying = {name: scalars[name] for stage in stages for name in stage.scalars if name != "dt"}
-    values = _values(varying, 0, dt)
-    last = _start(stages, state, positions, time, values)
+    loop = _Loop(stages, state, positions, varying, (time, dt))
+    last = _start(stages, state, positions, time, loop.values(0))
     field = next(array for array in state if not isinstance(array, Profile))
     cells = math.prod(field.layout.decomposition.shape)
     if steps >= WORTH_COMPARING:
         require_alike(field.communicator, "steps of iterate", str(steps))
+    replay = None if field.block.backend.host else loop.replay(steps if callback is None else every)
+    number = 0
     with Progress(steps, cells=cells, enabled=progress and field.block.rank == 0) as bar:
-        for number in range(steps):
-            now = time if dt is None else time + number * dt
-            if number:
-                values = _values(varying, number, dt)
-            for stage in stages:
-                stage.run(state, now, values)
-            written = state[last]
-            _rotate(state, positions)
-            bar.advance()
-            if callback is not None and (number + 1) % every == 0:
-                callback(number + 1, time if dt is None else time + (number + 1) * dt, tuple(state))
-    return written
+        while number < steps:
+            done = 0
+            if replay is not None:
+                room = steps - number if callback is None else every - number % every
+                done = replay.advance(number, min(room, steps - number))
+            if not done:
+                loop.step(number)
+                done = 1
+            number += done
+            bar.advance(done)
+            if callback is not None and number % every == 0:
+                callback(number, loop.time(number), tuple(state))
+    return _written(state, positions, last)
+
+
+class _Loop:
+    """The steps of `iterate`; see `graphs.Loop`."""
+
+    def __init__(
+        self,
+        stages: Sequence[_Stage],
+        arrays: list[DistArray],
+        positions: tuple[int, ...],
+        scalars: Mapping[str, Any],
+        times: tuple[float, float | None],
+    ) -> None:
+        self.arrays = arrays
+        self.cycle = max(len(positions), 1)
+        self._stages, self._positions, self._scalars = stages, positions, scalars
+        self._start, self._dt = times
+        self._varies = any(map(callable, scalars.values()))
+        self._evaluated: dict[int, dict[str, Any]] = {}
+
+    def time(self, number: int) -> float:
+        return self._start if self._dt is None else self._start + number * self._dt
+
+    def values(self, number: int) -> dict[str, Any]:
+        """The scalars of a step. Functions are called once for each step, in order."""
+        if not self._varies:
+            number = 0
+        found = self._evaluated.get(number)
+        if found is None:
+            found = self._evaluated[number] = _values(self._scalars, number, self._dt)
+            self._evaluated.pop(number - 2 * self.cycle, None)  # no graph is longer then
+        return found
+
+    def step(self, number: int) -> None:
+        now, values = self.time(number), self.values(number)
+        for stage in self._stages:
+            stage.run(self.arrays, now, values)
+        _rotate(self.arrays, self._positions)
+
+    def planned(self, number: int, arrays: Sequence[DistArray]) -> list[PlannedCall]:
+        now, values = self.time(number), self.values(number)
+        return [stage.prepare(arrays, now, values) for stage in self._stages]
+
+    def rotated(self, arrays: Sequence[DistArray]) -> list[DistArray]:
+        moved = list(arrays)
+        _rotate(moved, self._positions)
+        return moved
+
+    def replay(self, longest: int) -> Replay:
+        """What advances the loop by graphs of at most so many steps."""
+        key = (
+            tuple((id(stage.kernel), stage.positions) for stage in self._stages),
+            self._positions,
+            tuple(array.key for array in self.arrays),
+        )
+        timed = self._dt is not None and any(
+            "time" in stage.kernel.scalar_names for stage in self._stages
+        )
+        constant = not timed and not self._varies
+        return Replay(self, self._stages[0].kernel, key, constant=constant, longest=longest)
 
 
 def _values(scalars: Mapping[str, Any], number: int, dt: float | None) -> dict[str, Any]:
@@ -291,7 +358,7 @@ def _start(
 ) -> int:
     """Copy what a step does not compute; gives the position of the array written last."""
     last = positions[0] if positions else 0
-    plans = [stage.plan(state, time, values) for stage in stages]
+    plans = [stage.prepare(state, time, values)[0] for stage in stages]
     for stage, plan in zip(stages, plans, strict=True):
         if plan.program.stores:
             last = stage.positions[plan.program.stores[0].parameter]
@@ -341,6 +408,12 @@ def _copy_boxes(
         for component, places in boxes.items():
             for box in places:
                 values[component][box.slices()] = source.local[component][box.slices()]
+
+
+def _written(state: Sequence[DistArray], positions: Sequence[int], last: int) -> DistArray:
+    """The array at position `last` before the arrays rotated."""
+    place = positions.index(last) - 1 if last in positions else None
+    return state[last if place is None else positions[place]]
 
 
 def _rotate(state: list[DistArray], positions: Sequence[int]) -> None:

@@ -31,9 +31,9 @@ class Progress:
         if self._enabled and self._done:
             print(("\r" if sys.stderr.isatty() else "") + self._line(), file=sys.stderr)
 
-    def advance(self) -> None:
-        """Note one step."""
-        self._done += 1
+    def advance(self, steps: int = 1) -> None:
+        """Note some steps."""
+        self._done += steps
         if not self._enabled or not sys.stderr.isatty():
             return
         now = time.perf_counter()

@@ -34,6 +34,7 @@ from distarray.stencil.compile import joined
 from distarray.stencil.expression import ArrayParameter, Program, Reduction
 from distarray.stencil.language import where
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
+from distarray.transports.communicator import DeviceCommunicator
 
 #: How the result of a reduction comes out of its partial result over all ranks, and its type.
 Finish = tuple[Callable[[HostArray], Any], np.dtype[Any]]
@@ -143,6 +144,8 @@ class _Slot:
         self._host = [owner.backend.pinned(numbers.nbytes) for numbers in self._numbers]
         self._scalars: dict[int, tuple[BoundLaunch, Any]] = {}
         self._made: set[int] = set()
+        self._shared: list[Any] = []  # the reductions over the ranks
+        self._settled = False  # whether compute has taken their results
         self.arrived = owner.backend.event()
 
     def _places(self, groups: Sequence[Any]) -> list[tuple[_Part, Any]]:
@@ -158,11 +161,20 @@ class _Slot:
 
     def start(self, communicator: Communicator) -> None:
         """Take the partial results, reduce them over the ranks and send them to the host."""
+        backend = self._backend
+        stream, reduced = backend.compute, self._numbers
         self._made.clear()
+        self._settled = False
         self._collect()
-        stream = self._backend.compute
-        for numbers, host in zip(self._numbers, self._host, strict=True):
-            self._backend.begin_to_host(numbers, host, stream)
+        if communicator.size > 1:
+            stream = backend.communication
+            self._shared = [
+                communicator.begin_allreduce(numbers, op)
+                for (op, _), numbers in zip(self._groups, self._numbers, strict=True)
+            ]
+            reduced = [request.communicated for request in self._shared]
+        for numbers, host in zip(reduced, self._host, strict=True):
+            backend.begin_to_host(numbers, host, stream)
         stream.record(self.arrived)
 
     def values(self) -> list[HostArray]:
@@ -184,6 +196,10 @@ class _Slot:
         if number not in self._scalars:
             self._scalars[number] = self._bind(number)
         launch, scalar = self._scalars[number]
+        if self._shared and not self._settled:
+            for numbers, request in zip(self._numbers, self._shared, strict=True):
+                numbers[...] = request.values
+            self._settled = True
         if number not in self._made:
             launch.run_boxes(((_POINT, -1),))
             self._made.add(number)
@@ -218,6 +234,13 @@ def _groups(accumulators: Sequence[Accumulator], *, shared: bool) -> list[tuple[
             key = part.op if shared else "", accumulator.dtype
             groups.setdefault(key, []).append(part)
     return [(op, parts) for (op, _), parts in groups.items()]
+
+
+def stays_on_device(communicator: Communicator) -> bool:
+    """Whether what ranks send each other is work of a device's streams, the host not waiting."""
+    if communicator.size == 1:
+        return True
+    return isinstance(communicator, DeviceCommunicator) and communicator.transport.captures
 
 
 def handed_on(reduction: Reduction) -> bool:

@@ -29,10 +29,14 @@ from distarray.stencil.expression import ArrayParameter, Program, WeakKind
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+    from distarray.graphs import CapturedCycles
     from distarray.kernels.plan import ApplyPlan
 
 #: Plans kept per kernel; the least recently used one goes first.
 MOST_PLANS = 128
+
+#: Graphs of time loops kept per kernel.
+MOST_GRAPHS = 16
 
 
 class StencilKernel:
@@ -51,6 +55,8 @@ class StencilKernel:
         Passes per call, 1 or 2.
     fast : bool
         Whether contraction and reassociation are permitted.
+    graphs : Recent
+        Captured work of time loops whose steps begin with this kernel.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class StencilKernel:
         self._latest: Program | None = None
         self._plans: Recent[Any, ApplyPlan] = Recent(MOST_PLANS)
         self._watched: dict[Hashable, weakref.ref[Any]] = {}
+        self.graphs: Recent[Hashable, CapturedCycles] = Recent(MOST_GRAPHS)
         functools.update_wrapper(self, function)
 
     # ---- running

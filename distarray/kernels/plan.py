@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from distarray import spans
 from distarray.block import Block
-from distarray.halo.exchange import PendingExchange
+from distarray.halo.exchange import HaloExchange, PendingExchange
 from distarray.kernels import fused
 from distarray.kernels.arguments import memory_of
 from distarray.kernels.extents import extents_of, local_free_boxes
@@ -27,7 +27,7 @@ from distarray.layout import Component
 from distarray.pending import Pending, begin
 from distarray.profile import Profile
 from distarray.regions import Box
-from distarray.resident import ResidentReductions
+from distarray.resident import ResidentReductions, stays_on_device
 from distarray.stencil.analysis import reduced_over
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.coverage import common_core, computed_boxes, partition, tiles
@@ -136,12 +136,35 @@ class ApplyPlan:
             self.whole = self.core + self.remainder
             self._parts = self.core, self.remainder
 
+    @property
+    def capturable(self) -> bool:
+        """Whether all that a call does is work of streams, and the same in every call that finds
+        the same halos fresh.
+        """
+        return (
+            not self.program.reductions
+            and not self._refresh.others
+            and not self._refresh.time_dependent
+            and stays_on_device(self._communicator)
+        )
+
+    @property
+    def exchanges(self) -> list[HaloExchange]:
+        """The exchanges whose buffers calls use."""
+        return self._refresh.exchanges
+
+    def set_scalars(self, values: Sequence[Any]) -> None:
+        """Set the scalars for work that is launched by a graph. Local."""
+        self._launch.set_scalars(values)
+
+    def set_time(self, time: float) -> None:
+        """Note the time of work that was launched by a graph. Local."""
+        self._refresh.set_time(time)
+
     def _resident_reductions(self, backend: Backend) -> ResidentReductions | None:
         """What begins the reductions where their results stay on the device."""
         reductions, communicator = self.program.reductions, self._communicator
-        if self._on_host or not reductions:
-            return None
-        if communicator.size > 1 and not getattr(communicator, "reduces_on_device", False):
+        if self._on_host or not reductions or not stays_on_device(communicator):
             return None
         partials = self._launch.device_partials()
         if not partials:

@@ -130,6 +130,21 @@ class Refresh:
         """Arrays that the conditions of the arguments read."""
         return self._others
 
+    @property
+    def time_dependent(self) -> bool:
+        """Whether layers or fixed points depend on the time."""
+        return any(boundary.conditions.time_dependent for _, boundary in self._fixing)
+
+    @property
+    def exchanges(self) -> list[HaloExchange]:
+        """The exchanges that are kept."""
+        return [prepared.exchange for prepared in self._exchanges.values()]
+
+    def set_time(self, time: float) -> None:
+        """Note the time that conditions use where they are given none."""
+        for _, boundary in self._fixing:
+            boundary.conditions.time = time
+
     def begin(
         self, blocks: Sequence[Block], time: float | None, *, early: bool = False
     ) -> PendingExchange | None:
