@@ -26,13 +26,13 @@ LAYERS = {
     ),
     "machine": ("backends", "comm", "stencil.compile"),
     "blocks": (
-        "block", "topology", "halo.buffers", "halo.exchange", "transports", "boundary", "pending", "contributions", "sweeps", "redistribute", "collect", "arguments",
+        "block", "topology", "halo.buffers", "halo.exchange", "transports", "boundary", "pending", "resident", "contributions", "sweeps", "redistribute", "collect", "arguments",
     ),
     "array": (
         "array", "reductions", "elementwise", "functions", "indexing", "placement",
     ),
     "grid": ("grid", "profile", "creation", "points"),
-    "uses": ("random", "linalg", "kernels", "iterate", "io", "logging"),
+    "uses": ("random", "linalg", "kernels", "graphs", "iterate", "io", "logging"),
     "package": ("__init__",),
     "programs": ("cli", "bench", "doctor", "selftest", "testing", "__main__"),
 }  # fmt: skip
