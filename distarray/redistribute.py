@@ -7,14 +7,17 @@ of ranks, in kept buffers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+import weakref
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
+from distarray.backends.base import Backend, BoxCopy, CopyList
 from distarray.block import Block
-from distarray.comm.base import Communicator, PersistentExchange
+from distarray.comm.base import Communicator, PackedTransfers, PersistentExchange
 from distarray.errors import ArrayError
+from distarray.halo.buffers import packed_transfers
 from distarray.layout import Layout
 from distarray.regions import Box
 from distarray.transfer import Selection, Share, Stride, TransferPlan
@@ -69,6 +72,9 @@ class Redistribution:
         self._receives = [share for share in plan.receives if share.rank != rank]
         self._own = [share for share in plan.sends if share.rank == rank]
         self._exchange: PersistentExchange | None = None
+        # Prepared copies, kept for as long as their blocks.
+        self._packing: weakref.WeakKeyDictionary[Block, CopyList] = weakref.WeakKeyDictionary()
+        self._unpacking: weakref.WeakKeyDictionary[Block, CopyList] = weakref.WeakKeyDictionary()
 
     @property
     def nbytes(self) -> int:
@@ -81,35 +87,88 @@ class Redistribution:
 
         Source and target may be the same block. Values are cast to the target's dtype. The caller
         notes the write by `target.changed()`.
+
+        On a device messages are packed and unpacked by work of the communication stream, after what
+        compute was given before and before what it is given afterwards.
         """
         exchange = self._prepared(source, communicator)
-        for share, sent in zip(self._sends, self._sent, strict=True):
-            sent[...] = self._source.view(source, share.box)
+        compute, communication = source.backend.compute, source.backend.communication
+        compute.record(self._event)
+        communication.wait(self._event)
+        self._pack(source)
+        # The own shares may be written over what is packed, and read where messages are unpacked.
+        communication.record(self._event)
+        compute.wait(self._event)
         request = exchange.start()
         for share in self._own:
             values = self._source.view(source, share.box)
             into = self._target.view(target, share.box)
             into[...] = values.copy() if source is target else values
         request.wait()
-        for share, received in zip(self._receives, self._received, strict=True):
-            self._target.view(target, share.box)[...] = received
+        self._unpack(target)
+
+    def _pack(self, source: Block) -> None:
+        if source.backend.host:
+            for share, sent in zip(self._sends, self._sent, strict=True):
+                sent[...] = self._source.view(source, share.box)
+            return
+        if source not in self._packing:
+            self._packing[source] = source.backend.prepare_copies(
+                [
+                    BoxCopy(self._source.view(source, share.box), sent)
+                    for share, sent in zip(self._sends, self._sent, strict=True)
+                ]
+            )
+        self._packing[source](source.backend.communication)
+
+    def _unpack(self, target: Block) -> None:
+        backend = target.backend
+        compute, communication = backend.compute, backend.communication
+        shares = list(zip(self._receives, self._received, strict=True))
+        if backend.host or self._source.layout.dtype != self._target.layout.dtype:
+            communication.record(self._event)
+            compute.wait(self._event)
+            for share, received in shares:
+                self._target.view(target, share.box)[...] = received
+            return
+        if target not in self._unpacking:
+            self._unpacking[target] = backend.prepare_copies(
+                [BoxCopy(into, self._target.view(target, share.box)) for share, into in shares]
+            )
+        compute.record(self._event)
+        communication.wait(self._event)
+        self._unpacking[target](communication)
+        communication.record(self._event)
+        compute.wait(self._event)
 
     def _prepared(self, source: Block, communicator: Communicator) -> PersistentExchange:
         """Buffers and requests, made at the first run."""
         if self._exchange is None:
-            self._sent = [self._buffer(share, source) for share in self._sends]
-            self._received = [self._buffer(share, source) for share in self._receives]
-            self._exchange = communicator.prepare_exchange(
-                [(share.rank, sent) for share, sent in zip(self._sends, self._sent, strict=True)],
-                [(s.rank, into) for s, into in zip(self._receives, self._received, strict=True)],
+            backend = source.backend
+            self._event = backend.event()
+            sends, receives = (
+                self._buffers(self._sends, backend),
+                self._buffers(self._receives, backend),
             )
+            self._sent = self._shaped(self._sends, sends)
+            self._received = self._shaped(self._receives, receives)
+            self._exchange = communicator.prepare_exchange(sends, receives)
         return self._exchange
 
-    def _buffer(self, share: Share, source: Block) -> Any:
-        # Both ends take shape and dtype from the source, so that their messages are equally long.
-        shape, dtype = self._source.shape(share.box), source.layout.dtype
-        octets = source.backend.buffer(math.prod(shape) * dtype.itemsize)
-        return octets.view(dtype).reshape(shape)
+    # Both ends take shape and dtype from the source, so that their messages are equally long.
+
+    def _buffers(self, shares: Sequence[Share], backend: Backend) -> PackedTransfers:
+        itemsize = self._source.layout.dtype.itemsize
+        sizes = [math.prod(self._source.shape(share.box)) * itemsize for share in shares]
+        ranks = (share.rank for share in shares)
+        return packed_transfers(list(zip(ranks, sizes, strict=True)), backend)
+
+    def _shaped(self, shares: Sequence[Share], transfers: PackedTransfers) -> list[Any]:
+        """The buffers as arrays of the source's dtype."""
+        return [
+            octets.view(self._source.layout.dtype).reshape(self._source.shape(share.box))
+            for share, (_, octets) in zip(shares, transfers, strict=True)
+        ]
 
 
 class KeptRedistributions:
