@@ -24,7 +24,7 @@ from distarray.boundary import Boundary
 from distarray.collect import gather
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
-from distarray.errors import ArrayError, BackendError, UnsupportedError, shown
+from distarray.errors import ArrayError, UnsupportedError, shown
 from distarray.layout import Layout
 from distarray.topology import Topology
 
@@ -288,19 +288,23 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         self[...] = value
 
     def to(self, device: str) -> DistArray:
-        """The array on a device: itself if it is there. Collective.
+        """The array on a device: itself if it is there, else a copy. Collective.
+
+        The copy lies on the grid's twin there (see `Grid.to`), with the same process grid, halo,
+        conditions and name.
+
+        Parameters
+        ----------
+        device : "auto", "cpu", "cuda" or "simulated"
 
         Raises
         ------
         BackendError
-            The device is not available.
+            The device is unknown or not available.
+        BoundaryError
+            A Custom condition reads arrays, which stay where they are; remove it first.
         """
-        if device not in ("auto", self.device):
-            raise BackendError(
-                f"Array on device '{self.device}' cannot move to {shown(device)}: this version "
-                "runs on the CPU; use 'cpu'."
-            )
-        return self
+        return placement.moved(self, device)
 
     @overload
     def gather(self, root: None = None) -> HostArray: ...

@@ -26,6 +26,8 @@ from distarray.pending import Pending
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+    from distarray.grid import Grid
+    from distarray.profile import Profile
 
 _UFUNC_OPTIONS = {"dtype", "casting", "order", "subok"}
 
@@ -312,8 +314,8 @@ def require_same_placement(array: DistArray, other: DistArray) -> None:
     raise ArrayError(f"{array!r} and {other!r} lie on different grids; create both on one grid.")
 
 
-def require_same_device(array: DistArray, other: DistArray) -> None:
-    """Refuse an array whose memory is another device's: nothing moves between devices silently."""
+def require_same_device(array: DistArray | Profile, other: DistArray | Profile | Grid) -> None:
+    """Refuse what lies on another device: nothing moves between devices silently."""
     if array.device != other.device:
         raise ArrayError(
             f"{array!r} and {other!r} live on different devices; move one of them, as by "

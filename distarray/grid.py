@@ -180,6 +180,7 @@ class Grid(GridMarker):
         self.local_slices = owned.slices()
         self.local_shape = owned.shape
         self._divided: dict[tuple[int, ...], Grid] = {}
+        self._twins: dict[str, Grid] = {}
         self._relations: weakref.WeakKeyDictionary[Grid, int | None] = weakref.WeakKeyDictionary()
 
     def _derive(
@@ -549,6 +550,31 @@ class Grid(GridMarker):
             halo = decomposition.narrowed(self.halo)
             self._divided[chosen] = self._derive(decomposition, halo=halo)
         return self._divided[chosen]
+
+    def to(self, device: str) -> Grid:
+        """The same grid on a device: itself if it is there, else its twin, the same each time.
+        Collective.
+
+        Parameters
+        ----------
+        device : "auto", "cpu", "cuda" or "simulated"
+
+        Raises
+        ------
+        BackendError
+            The device is unknown or not available.
+        """
+        backend, communicator = place(device, "auto", self.communicator)
+        if backend.name == self.device:
+            return self
+        twins = self._twins
+        if backend.name not in twins:
+            twin = object.__new__(Grid)
+            topology = Topology(self.decomposition, communicator)
+            twin._set(self.axes, self.geometry, self.halo, topology, backend)
+            twins[self.device], twins[backend.name] = self, twin
+            twin._twins = twins
+        return twins[backend.name]
 
     def same_as(self, other: Grid) -> bool:
         """Whether arrays of both grids lie alike: equal cells, positions, cuts and ranks. Local."""

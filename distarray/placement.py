@@ -1,5 +1,5 @@
-"""Arrays placed otherwise over the ranks: on another process grid, as another array, or whole along
-some axes.
+"""Arrays placed otherwise: over another process grid, as another array, whole along some axes, or
+on another device.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import numpy as np
 
 from distarray.arguments import check_dtype, check_fits, fewer_ranks, host_values, require_function
 from distarray.arraylike import HostArray, is_array, is_grid
+from distarray.block import Block
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition, largest_factorisations
-from distarray.elementwise import require_array, same_placement
+from distarray.elementwise import require_array, require_same_device, same_placement
 from distarray.errors import ArrayError, shown
 from distarray.redistribute import ComponentIndex, KeptRedistributions, Redistribution
 from distarray.topology import Topology
 from distarray.transfer import Selection
+from distarray.transports.choice import place
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -48,6 +50,22 @@ def redistributed(
     target._take_conditions(array)
     target._written()
     return target
+
+
+def moved(array: DistArray, device: str) -> DistArray:
+    """The array on a device: itself, or a copy. Collective."""
+    backend, communicator = place(device, "auto", array.communicator)
+    if backend.name == array.device:
+        return array
+    grid = None if array.grid is None else array.grid.to(device)
+    topology = Topology(array.decomposition, communicator) if grid is None else grid.topology
+    layout = replace(array.layout)  # arrays of different devices share none
+    result = type(array)(Block(layout, array.block.rank, backend), topology, grid)
+    result._owned[...] = array.block.backend.to_host(array._owned)
+    result.name = array.name
+    result._take_conditions(array)
+    result._written()
+    return result
 
 
 def move(
@@ -93,6 +111,7 @@ def _array_like(array: DistArray, like: DistArray | Grid) -> DistArray:
             f"redistribute(like={shown(like)}) is neither array nor grid; pass one of these."
         )
     grid: Any = like.grid if is_array(like) else like
+    require_same_device(array, like)
     if like.communicator != array.communicator:
         raise ArrayError(
             f"{array!r} cannot be placed as {like!r}, which lives on another communicator; create "
@@ -179,7 +198,8 @@ def map_along(
     function : callable
         Gets a contiguous, read-only host array with this rank's part, components first, and returns
         one of the same shape; its element type may differ, but not between ranks. It is not called
-        on ranks that own nothing.
+        on ranks that own nothing. Of an array on a device it gets a copy, so that one function
+        serves all devices.
     out : DistArray, optional
         Takes the result, cast to its dtype; placed so that the axis is whole, as the result is.
         Nothing is then agreed upon over the ranks, which would take longer than a small transform:
@@ -222,7 +242,7 @@ def map_along(
         result = source._like(dtype)
     if values is not None:
         with np.errstate(all="ignore"):
-            result._owned[...] = array.block.backend.asarray(values)
+            result._owned[...] = values
     result._written()
     return result
 
@@ -275,6 +295,7 @@ def _agreed(
 def _require_target(out: DistArray, source: DistArray, array: DistArray, axis: int) -> None:
     """An error unless `out` lies as `source` does: as `array` with an axis made whole."""
     require_array(out, "map_along")
+    require_same_device(out, array)
     if out.shape != source.shape or not same_placement(out, source):
         raise ArrayError(
             f"{out!r} cannot take what map_along makes of {array!r} along axis {axis}; place it as "

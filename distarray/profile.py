@@ -14,6 +14,7 @@ import numpy as np
 
 from distarray.arguments import check_dtype, check_halo, host_values
 from distarray.arraylike import HostArray, ProfileMarker, is_array, is_profile
+from distarray.elementwise import require_same_device
 from distarray.errors import ArrayError, GridError
 from distarray.geometry import along
 
@@ -82,6 +83,10 @@ class Profile(ProfileMarker):
         return self.values.nbytes
 
     @property
+    def device(self) -> str:
+        return self.grid.device
+
+    @property
     def local_slices(self) -> tuple[slice]:
         return (slice(self.start, self._stop),)
 
@@ -104,6 +109,7 @@ class Profile(ProfileMarker):
             The array is of another grid, or of another location along the axis.
         """
         axis = self.profile_axis
+        require_same_device(self, array)
         if (
             array.grid is None
             or not self.grid.same_as(array.grid)

@@ -71,19 +71,32 @@ class ArrayConditions:
         """Name the array's block: changes then make its layers stale and fix points at once, and
         users' functions are tried. Collective.
         """
+        self._require_device(self.rules.values(), block)
         self._block, self._communicator = weakref.ref(block), communicator
         self._try_functions(self.rules.values())
         self.fix_values(block)
 
     def change(self, changes: Mapping[requirements.RuleKey, Entry | None]) -> None:
         """Replace entries, or remove those that become None. Collective."""
-        self._try_functions(entry.rule for entry in changes.values() if entry is not None)
+        rules = [entry.rule for entry in changes.values() if entry is not None]
+        self._require_device(rules, self.block)
+        self._try_functions(rules)
         for key, entry in changes.items():
             if entry is None:
                 self.entries.pop(key, None)
             else:
                 self.entries[key] = entry
         self._note_change()
+
+    def _require_device(self, rules: Iterable[Rule], block: Block | None) -> None:
+        """Refuse conditions that read arrays of another device than the block's."""
+        device = None if block is None else block.backend.name
+        for array in itertools.chain.from_iterable(map(_arrays_of, rules)):
+            if device not in (None, array.device):
+                raise BoundaryError(
+                    f"A Custom condition of an array on device {device!r} reads {array!r}; give it "
+                    f"arrays of its own device, as by .to({device!r})."
+                )
 
     def _try_functions(self, rules: Iterable[Rule]) -> None:
         """Call users' functions where this rank will call them, so that all ranks learn of one that

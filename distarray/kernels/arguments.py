@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distarray.elementwise import require_same_device
 from distarray.errors import StencilError, shown
 from distarray.pending import Pending
 from distarray.profile import Profile
@@ -209,6 +210,7 @@ def parameters(
     for name, array in zip(names, arrays, strict=True):
         level = _level(reference, array)
         if level is None:
+            require_same_device(array, reference)
             raise StencilError(
                 f"Kernel {kernel} got arrays of different grids: {name} is {array!r}, beside "
                 f"{reference!r}, and {_difference(array, reference)}; use arrays of one grid, or "
