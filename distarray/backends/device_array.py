@@ -52,7 +52,7 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
         Its values are on the device: only work of a simulated device's streams may touch them.
     """
 
-    __slots__ = ("allocation", "backend", "shadow")
+    __slots__ = ("__weakref__", "allocation", "backend", "shadow")
 
     def __init__(
         self, backend: AcceleratorBackend, allocation: Allocation, shadow: HostArray
