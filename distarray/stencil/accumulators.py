@@ -11,7 +11,7 @@ from distarray.accumulation import identity
 from distarray.exact import LENGTH
 from distarray.stencil import printing
 from distarray.stencil.calls import as_dtype
-from distarray.stencil.expression import Reduction
+from distarray.stencil.expression import Program, Reduction
 from distarray.stencil.partials import accumulator
 
 #: Values that a fused reduction adds at a time, and parts into which it is divided for threads.
@@ -93,4 +93,13 @@ def of_reduction(position: int, reduction: Reduction) -> tuple[Accumulator, ...]
     return tuple(
         Accumulator(position, reduction.kind, f"strip{position}{end}", number, length, start)
         for end in ends
+    )
+
+
+def of_program(program: Program) -> tuple[Accumulator, ...]:
+    """The accumulators of all reductions of a program."""
+    return tuple(
+        accumulator
+        for position, reduction in enumerate(program.reductions)
+        for accumulator in of_reduction(position, reduction)
     )

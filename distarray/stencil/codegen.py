@@ -57,12 +57,7 @@ class _Writer:
         self._program = program
         self._frame = Frame(program, aliased=aliased)
         self._symbol = identifier(f"kernel_{program.name}")
-        self._accumulators = tuple(
-            accumulator
-            for position, reduction in enumerate(program.reductions)
-            for accumulator in accumulators.of_reduction(position, reduction)
-        )
-
+        self._accumulators = accumulators.of_program(program)
         self._outputs = len(program.stores) + len(program.reductions)
 
     def code(self) -> Code:

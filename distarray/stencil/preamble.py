@@ -65,7 +65,7 @@ static inline T floor_divide_N(T a, T b) {
   const T rest = fmodF(a, b);
   T quotient = (a - rest) / b;
   if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
-  if (quotient == 0) return copysignF(0, a / b);
+  if (quotient == 0) return copysignF((T)0, a / b);
   const T whole = floorF(quotient);
   return quotient - whole > (T)0.5 ? whole + 1 : whole;
 }""",
@@ -73,7 +73,7 @@ static inline T floor_divide_N(T a, T b) {
 static inline T remainder_N(T a, T b) {
   const T rest = fmodF(a, b);
   if (b == 0) return rest;
-  if (rest == 0) return copysignF(0, b);
+  if (rest == 0) return copysignF((T)0, b);
   return (rest < 0) != (b < 0) ? rest + b : rest;
 }""",
     # NaN wins in minimum and maximum and loses in fmin and fmax. One choice after another, each
@@ -116,18 +116,19 @@ _CLOSE = {
     "tanh_float64": """\
 static double tanh_float64(double x) {
   const double size = fabs(x);
-  if (size > 22) return copysign(1, x);
+  if (size > 22) return copysign(1.0, x);
   const double t = expm1(2 * size), sum = t + 2, part = sum - t;
   const double lost = (t - (sum - part)) + (2 - part), quotient = t / sum;
   return copysign(quotient + (fma(-quotient, sum, t) - quotient * lost) / sum, x);
 }""",
     "cbrt_float64": """\
 static double cbrt_float64(double x) {
-  const double y = cbrt(x), square = y * y, cube = square * y;
+  const bool small = fabs(x) < 0x1p-900;
+  const double z = small ? 0x1p300 * x : x;
+  const double y = cbrt(z), square = y * y, cube = square * y;
   if (y == 0 || !(fabs(y) < INFINITY)) return y;
-  if (fabs(x) < 0x1p-900) return 0x1p-100 * cbrt_float64(0x1p300 * x);
   const double lost = fma(square, y, -cube) + fma(y, y, -square) * y;
-  return y - ((cube - x) + lost) / (3 * square);
+  return (small ? 0x1p-100 : 1) * (y - ((cube - z) + lost) / (3 * square));
 }""",
 }
 
@@ -177,7 +178,7 @@ def text(words: frozenset[str], *, exact_products: bool) -> str:
     for name, part in (("complex64", "float"), ("complex128", "double")):
         if name in words:
             parts.append(f"typedef struct {{ {part} re, im; }} {name};")
-    parts += [helper for word in sorted(words) if (helper := _helper(word)) is not None]
+    parts += [found for word in sorted(words) if (found := helper(word)) is not None]
     if "hidden_zero" in words:
         parts.append("static const volatile int64_t hidden_zero = 0;")
     if "exact_add" in words:
@@ -185,23 +186,24 @@ def text(words: frozenset[str], *, exact_products: bool) -> str:
     return "\n".join(parts)
 
 
-def _helper(word: str) -> str | None:
+def helper(word: str) -> str | None:
     """The definition of a helper by its full name, such as minimum_float64."""
     if word in _CLOSE:
         return _CLOSE[word]
     name, _, kind = word.rpartition("_")
     if name == "add_sum":
-        return _filled(_SUM, kind)
+        return filled(_SUM, kind)
     if name in ("add_min", "add_max"):
         template = _EXTREMUM.replace("NAME", name[4:]).replace(
             "SIGN", "<" if name == "add_min" else ">"
         )
-        return _filled(template, kind)
+        return filled(template, kind)
     found = (_FLOAT if kind in _FLOATS else _INTEGER).get(name) or _ANY.get(name)
-    return None if found is None else _filled(found, kind)
+    return None if found is None else filled(found, kind)
 
 
-def _filled(template: str, kind: str) -> str | None:
+def filled(template: str, kind: str) -> str | None:
+    """A template for one type; None if that is no type of helpers."""
     if kind in _FLOATS:
         c_type, ending = _FLOATS[kind]
         values = {"T": c_type, "N": kind, "F": ending, "U": c_type, "W": ""}
