@@ -16,6 +16,7 @@ import numpy as np
 from distarray.backends import device_copies, device_map
 from distarray.backends.base import BoxCopy, CopyList, Event, Graph, Stream
 from distarray.backends.device_array import DeviceArray, require_writeable
+from distarray.backends.device_scalars import KeptScalars
 from distarray.backends.driver import Driver
 from distarray.errors import BackendError
 
@@ -44,7 +45,7 @@ class AcceleratorBackend:
         self.name = driver.name
         self.compute: Stream = driver.compute
         self.communication: Stream = driver.communication
-        self.scalars = device_map.KeptScalars(self)
+        self.kept_scalars = KeptScalars(self)
 
     def event(self) -> Event:
         return self.driver.event()

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from distarray.backends import native
-from distarray.backends.base import BoxCopy, CopyList
-from distarray.backends.calls import nothing, prepared
+from distarray.backends.base import BoxCopy, CopyList, Stream
+from distarray.backends.calls import prepared
 from distarray.errors import BackendError
 
 SOURCE = """\
@@ -82,10 +82,8 @@ def prepare(copies: Sequence[BoxCopy]) -> CopyList:
     for copy in copies:
         _check(copy)
     kept = [copy for copy in copies if copy.source.size]
-    if not kept:
-        return nothing
-    function = native.load(SOURCE, "distarray_copy")
-    return _NumpyCopies(kept) if function is None else _compiled(function, kept)
+    function = native.load(SOURCE, "distarray_copy") if kept else None
+    return _NumpyCopies(kept) if function is None else _CompiledCopies(function, kept)
 
 
 def _check(copy: BoxCopy) -> None:
@@ -101,15 +99,19 @@ class _NumpyCopies:
     def __init__(self, copies: Sequence[BoxCopy]) -> None:
         self._copies = copies
 
-    def __call__(self) -> None:
+    def __call__(self, _: Stream | None = None) -> None:
         for copy in self._copies:
             np.copyto(copy.target, copy.source)
 
 
-def _compiled(function: Any, copies: Sequence[BoxCopy]) -> CopyList:
-    table = np.array(list(_table(copies)), np.int64)
-    address, count = ctypes.c_void_p(table.ctypes.data), ctypes.c_int64(len(table))
-    return prepared(function, address, count, kept=(table, copies))
+class _CompiledCopies:
+    def __init__(self, function: Any, copies: Sequence[BoxCopy]) -> None:
+        table = np.array(list(_table(copies)), np.int64)
+        address, count = ctypes.c_void_p(table.ctypes.data), ctypes.c_int64(len(table))
+        self._call = prepared(function, address, count, kept=(table, copies))
+
+    def __call__(self, _: Stream | None = None) -> None:
+        self._call()
 
 
 def _table(copies: Sequence[BoxCopy]) -> Iterator[list[int]]:

@@ -121,8 +121,8 @@ class CpuBackend:
         if function is np.copyto:
             return partial(np.copyto, target, *operands, where=True if where is None else where)
         if where is None:
-            return partial(function, *operands, target)
-        return partial(function, *operands, target, where=where)
+            return partial(function, *operands, out=target)
+        return partial(function, *operands, out=target, where=where)
 
     def to_host(self, values: Any) -> Array:
         return np.asarray(values)

@@ -7,6 +7,7 @@ neighbouring bytes there whichever axis a face is normal to.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import numpy as np
 from distarray.backends.base import BoxCopy, CopyList, Event, Stream
 from distarray.backends.driver import Access, KernelText, Parameters
 from distarray.errors import BackendError
+from distarray.stencil.cuda.recording import record
 
 if TYPE_CHECKING:
     from distarray.backends.accelerator import AcceleratorBackend
@@ -86,6 +88,13 @@ distarray_copies(const struct copy *__restrict__ copies, const int *__restrict__
 
 KERNEL = KernelText(TEXT, "distarray_copies", ("const struct copy *", "const int *"))
 
+
+@functools.cache
+def _kernel() -> KernelText:
+    record(TEXT, KERNEL.symbol, fast=False)
+    return KERNEL
+
+
 ROW = np.dtype(
     [("source", "u8"), ("target", "u8"), ("s", "i8", _LOOPS), ("t", "i8", _LOOPS)]
     + [(name, "u4", _LOOPS) for name in ("n", "magic", "shift")]
@@ -136,7 +145,7 @@ class _Launch:
 
     def __init__(self, backend: AcceleratorBackend, copies: Sequence[BoxCopy]) -> None:
         self._driver = backend.driver
-        self._function = backend.driver.load(KERNEL)
+        self._function = backend.driver.load(_kernel())
         rows, owners = table(copies)
         tables = backend.asarray(rows.view(np.uint8)), backend.asarray(owners)
         self._grid = (len(owners), 1, 1)

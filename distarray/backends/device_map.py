@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,31 +33,10 @@ if TYPE_CHECKING:
 HostArray = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 
-_MOST_SCALARS = 256
 #: Exponents that are written into the text: products or square roots stand for such powers, as
 #: exact as the power. NumPy computes these by themselves too.
 _FLOAT_EXPONENTS = frozenset((-1, 0, 0.5, 1, 2))
 _WHOLE_EXPONENTS = range(65)
-
-
-class KeptScalars:
-    """Scalars in device memory, by their bytes: numbers that recur are uploaded once."""
-
-    def __init__(self, backend: AcceleratorBackend) -> None:
-        self._backend = backend
-        self._kept: OrderedDict[bytes, DeviceArray] = OrderedDict()
-
-    def find(self, values: bytes) -> DeviceArray:
-        """Memory that holds these bytes, not to be written. Local."""
-        found = self._kept.get(values)
-        if found is None:
-            found = self._backend.asarray(np.frombuffer(values, np.uint8))
-            self._kept[values] = found
-            if len(self._kept) > _MOST_SCALARS:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(values)
-        return found
 
 
 @dataclass(frozen=True)
