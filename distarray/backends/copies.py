@@ -99,7 +99,7 @@ class _NumpyCopies:
     def __init__(self, copies: Sequence[BoxCopy]) -> None:
         self._copies = copies
 
-    def __call__(self, _: Stream | None = None) -> None:
+    def __call__(self, stream: Stream | None = None) -> None:
         for copy in self._copies:
             np.copyto(copy.target, copy.source)
 
@@ -110,7 +110,7 @@ class _CompiledCopies:
         address, count = ctypes.c_void_p(table.ctypes.data), ctypes.c_int64(len(table))
         self._call = prepared(function, address, count, kept=(table, copies))
 
-    def __call__(self, _: Stream | None = None) -> None:
+    def __call__(self, stream: Stream | None = None) -> None:
         self._call()
 
 

@@ -137,7 +137,7 @@ class Driver(Protocol):
         """The compiled function, kept. Local."""
         ...
 
-    def launch(
+    def launch(  # noqa: PLR0917 - what a launch needs
         self,
         function: Any,
         grid: Extents,
