@@ -167,5 +167,10 @@ class _Reduction:
         self.settle()
         return self._result
 
+    @property
+    def communicated(self) -> Any:
+        """The reduced array, for what the communication stream is given from now on."""
+        return self._result
+
     def result(self) -> np.ndarray[Any, Any]:
         return self._backend.to_host(self.values)
