@@ -13,7 +13,7 @@ from solvers.case import Case, Options
 from solvers.incompressible.cases import CASES
 
 #: What a user's options and files can cause, on all ranks alike.
-REFUSALS = (da.SolverError, da.FileError, da.DecompositionError, da.GridError)
+REFUSALS = (da.SolverError, da.FileError, da.DecompositionError, da.GridError, da.BackendError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,6 +64,10 @@ def _add_case(parser: argparse.ArgumentParser, case: Case) -> None:
     )
     parser.add_argument("--advection", choices=("central", "upwind"), default="central")
     parser.add_argument("--restart", type=Path, metavar="FILE", help="continue from a file")
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda", "simulated"), default="auto",
+        help="where fields live and kernels run (default: a GPU if there is one)",
+    )  # fmt: skip
 
 
 def _options(case: Case, chosen: argparse.Namespace) -> Options:
@@ -76,6 +80,7 @@ def _options(case: Case, chosen: argparse.Namespace) -> Options:
         every=chosen.every,
         advection=chosen.advection,
         restart=chosen.restart,
+        device=chosen.device,
     )
 
 

@@ -19,6 +19,7 @@ class Options:
     every: int = 0
     advection: Literal["central", "upwind"] = "central"
     restart: Path | None = None
+    device: str = "auto"
 
 
 @dataclass(frozen=True)

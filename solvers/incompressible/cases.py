@@ -88,7 +88,8 @@ def _flow(
     config: IncompressibleConfig, options: Options, until: float | None
 ) -> IncompressibleSolver:
     """The flow at its start, and a folder for its files, or an error before anything is run."""
-    flow = IncompressibleSolver(dataclasses.replace(config, advection=options.advection))
+    config = dataclasses.replace(config, advection=options.advection)
+    flow = IncompressibleSolver(config, device=options.device)
     if options.restart is not None:
         flow.restore(options.restart)
         if until is not None and flow.time > until:

@@ -3,7 +3,8 @@
 `lap(phi) = rhs` in the cells, with zero normal derivative at walls, is transformed axis by axis
 (`transforms`), divided by the eigenvalues of the discrete Laplacian and transformed back.
 `da.map_along` brings each axis in turn into one rank; on a grid whose last axes are not cut, only
-the first transform and the last need messages.
+the first transform and the last need messages. The lines are transformed by the host, also those of
+arrays on another device.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class PressureSolver:
         ranks = _process_grids(grid)
         kept = {chosen: grid.zeros().redistribute(ranks=chosen) for chosen in ranks}
         self._modes = [kept[chosen] for chosen in ranks]
-        self._inverse = self._reciprocals(grid).redistribute(like=self._modes[0])
+        reciprocals = self._reciprocals(grid).redistribute(like=self._modes[0])
+        self._inverse = np.array(reciprocals.local)  # on the host, where lines are transformed
 
     def solve(self, rhs: da.DistArray, out: da.DistArray) -> None:
         """Put the solution of zero mean into `out`; the mean of `rhs` is dropped. Collective."""
@@ -85,7 +87,7 @@ class PressureSolver:
 
     def _divide(self, block: Array) -> Array:
         """Transform the first axis of a block, divide by the eigenvalues and transform back."""
-        return self._backward[0](self._forward[0](block) * self._inverse.local)
+        return self._backward[0](self._forward[0](block) * self._inverse)
 
     def _reciprocals(self, grid: da.Grid) -> da.DistArray:
         """One over the eigenvalue of each mode; zero for the mean, which no gradient sees."""
