@@ -153,8 +153,8 @@ class Frame:
             name, axis = self.row(node.parameter, node.component, node.relation), self.ndim - 1
             strides = self._strides[node.parameter][len(node.component) :]
             pairs = zip(node.offsets[:-1], strides, strict=True)
-            moves = "".join(_move(offset, stride) for offset, stride in pairs)
-        place = self._place(axis, node.relation) + moves + _move(node.offsets[-1])
+            moves = "".join(move(offset, stride) for offset, stride in pairs)
+        place = self._place(axis, node.relation) + moves + move(node.offsets[-1])
         element = f"{name}[{place}]"
         ends = (".re", ".im") if self.program.arrays[node.parameter].dtype.kind == "c" else ("",)
         return tuple(Text(element + end) for end in ends)
@@ -259,7 +259,7 @@ class Frame:
                     yield f"const {c_type} {name} = {place}.{member};"
 
 
-def _move(offset: int, stride: str = "") -> str:
+def move(offset: int, stride: str = "") -> str:
     """An offset in elements or in multiples of a stride, to be appended to an index."""
     if not offset:
         return ""
