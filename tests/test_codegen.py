@@ -1,140 +1,33 @@
-"""Compiled kernels against the NumPy executor and independent NumPy, to the bit."""
+"""Kernels as C, and as CUDA text run on the CPU, against the NumPy executor and independent NumPy,
+to the bit.
+"""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import pytest
 
 from distarray import exact
-from distarray.backends.cpu import CpuBackend
-from distarray.errors import StencilError
 from distarray.geometry import AxisGeometry
 from distarray.regions import Box
-from distarray.stencil import calls, codegen, compile, evaluate, language, tracing
-from distarray.stencil.expression import ArrayParameter
-from distarray.stencil.launch import ArrayView, LaunchGeometry
-
-BACKEND = CpuBackend()
-HALO = 2
-
-
-def parameter(name, dtype="f8", components=(), ndim=2, level=0):
-    return ArrayParameter(name, np.dtype(dtype), components, (False,) * ndim, level=level)
-
-
-def profile(name, axis, dtype="f8"):
-    return ArrayParameter(name, np.dtype(dtype), (), None, profile_axis=axis)
+from distarray.stencil import calls, language
+from tests.kernel_cases import (
+    HALO,
+    Case,
+    diffuse,
+    parameter,
+    positions,
+    profile,
+    same_bits,
+    several,
+)
 
 
-def values_of(shape, dtype, rng, special=True):
-    """Values of all magnitudes and signs, with the special ones among floats."""
-    dtype = np.dtype(dtype)
-    if dtype.kind == "b":
-        return rng.random(shape) < 0.5
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        values = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
-        small = rng.integers(0 if dtype.kind == "u" else -4, 5, shape).astype(dtype)
-        return np.where(rng.random(shape) < 0.5, small, values)
-    if dtype.kind == "c":
-        values = np.empty(shape, dtype)
-        values.real = values_of(shape, values.real.dtype, rng, special)
-        values.imag = values_of(shape, values.real.dtype, rng, special)
-        return values
-    values = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)
-    if special:
-        chosen = rng.choice([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -2.0, 5e-324, 1e300], shape)
-        values = np.where(rng.random(shape) < 0.3, chosen, values)
-    with np.errstate(over="ignore", under="ignore"):
-        return values.astype(dtype)
-
-
-class Case:
-    """A kernel with arrays for both executors."""
-
-    def __init__(
-        self, function, parameters, cells, *, scalars=(), start=None, special=True, **options
-    ):
-        kinds = {name: type(value) for name, value in dict(scalars).items()}
-        geometry_axes = options.pop("axes", None)
-        periodic = options.pop("periodic", (False,) * len(cells))
-        self.program = tracing.trace(
-            function, parameters, kinds, options.pop("statics", {}), ndim=len(cells), **options
-        )
-        self.cells = cells
-        start = start or (0,) * len(cells)
-        self.geometry = LaunchGeometry(start, tuple(4 * n for n in cells), periodic, geometry_axes)
-        rng = np.random.default_rng(5)
-        self.views = [self._view(p, rng, special) for p in parameters]
-        self.scalars = tuple(dict(scalars)[name] for name, _ in self.program.scalars)
-
-    def _view(self, p, rng, special):
-        if p.staggered is None:
-            extents, start = [self.cells[p.profile_axis]], [self.geometry.start[p.profile_axis]]
-        else:
-            extents, start = list(self.cells), list(self.geometry.start)
-        if p.level > 0:
-            extents, start = [2 * n for n in extents], [2 * s for s in start]
-        if p.level < 0:
-            extents, start = [n // 2 + 1 for n in extents], [-(-s // 2) for s in start]
-        shape = tuple(n + 2 * HALO for n in extents)
-        memory = BACKEND.allocate(p.components, shape, (HALO,) * len(shape), p.dtype)
-        memory[...] = values_of(memory.shape, p.dtype, rng, special)
-        return ArrayView(memory, (HALO,) * len(shape), tuple(start))
-
-    @property
-    def box(self):
-        return Box.of_shape(self.cells)
-
-    def run(self, way, runs):
-        """Final array contents and partial results of one executor."""
-        views = [ArrayView(self._copy(v.memory), v.origin, v.start) for v in self.views]
-        launch = (
-            evaluate.bind(self.program, views, self.geometry)
-            if way == "numpy"
-            else BACKEND.bind(self.program, views, self.geometry)
-        )
-        assert isinstance(launch, compile.NativeLaunch) == (way == "compiled")
-        launch.reset_reductions()
-        launch.set_scalars(self.scalars)
-        for run in runs:
-            launch.run(*run)
-        return [view.memory.copy() for view in views], launch.partials()
-
-    def _copy(self, memory):
-        shape = memory.shape
-        copy = BACKEND.allocate((), shape, (HALO,) * len(shape), memory.dtype)
-        copy[...] = memory
-        return copy
-
-    def agree(self, *runs):
-        """Both executors leave the same bits; gives the compiled results."""
-        runs = runs or ((self.box,),)
-        arrays, partials = self.run("numpy", runs)
-        compiled, compiled_partials = self.run("compiled", runs)
-        for one, other in zip(arrays, compiled, strict=True):
-            same_bits(one, other)
-        return compiled, partials, compiled_partials
-
-
-def same_bits(one, other, name=""):
-    """Equal bits, all NaN alike."""
-    assert one.dtype == other.dtype
-    if one.dtype.kind == "c":
-        same_bits(one.real.copy(), other.real.copy(), name)
-        same_bits(one.imag.copy(), other.imag.copy(), name)
-    else:
-        np.testing.assert_array_equal(one, other, err_msg=name)
-        if one.dtype.kind == "f":
-            numbers = ~np.isnan(one)
-            np.testing.assert_array_equal(np.signbit(one[numbers]), np.signbit(other[numbers]))
-
-
-def diffuse(u, new, *, r):
-    around = sum(u.shift(axis, n) for axis in range(3) for n in (1, -1))
-    new[0, 0, 0] = u[0, 0, 0] + r * (around - 6.0 * u[0, 0, 0])
+@pytest.fixture(autouse=True, params=["compiled", "cuda"])
+def way(request, monkeypatch):
+    """The executor that is compared to NumPy."""
+    monkeypatch.setattr(Case, "way", request.param)
+    return request.param
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
@@ -209,7 +102,7 @@ def test_functions_agree(dtype):
     parameters = [parameter("a", dtype), parameter("b", dtype), *outputs]
     case = Case(_with_outputs(kernel, len(functions)), parameters, (9, 70))
     one, _ = case.run("numpy", [(case.box,)])
-    other, _ = case.run("compiled", [(case.box,)])
+    other, _ = case.run(case.way, [(case.box,)])
     for (name, _, _), x, y in zip(functions, one[2:], other[2:], strict=True):
         if name in EXTREMA:  # the sign of a zero is not promised
             np.testing.assert_array_equal(x, y, err_msg=name)
@@ -257,7 +150,7 @@ def test_transcendental_functions_agree_within_two_ulp(dtype):
     for view in case.views[:2]:
         view.memory[...] = np.random.default_rng(6).uniform(0.01, 0.99, view.memory.shape)
     one, _ = case.run("numpy", [(case.box,)])
-    other, _ = case.run("compiled", [(case.box,)])
+    other, _ = case.run(case.way, [(case.box,)])
     for x, y in zip(one[2:], other[2:], strict=True):
         np.testing.assert_array_max_ulp(x, y, 2)
 
@@ -272,7 +165,7 @@ def test_repaired_functions_of_all_magnitudes(scale):
     with np.errstate(over="ignore"):
         case.views[0].memory[...] *= scale
     one, _ = case.run("numpy", [(case.box,)])
-    other, _ = case.run("compiled", [(case.box,)])
+    other, _ = case.run(case.way, [(case.box,)])
     for x, y in zip(one[1:], other[1:], strict=True):
         np.testing.assert_array_equal(np.isnan(x), np.isnan(y))
         x[np.isnan(x)] = y[np.isnan(y)] = 0
@@ -365,17 +258,6 @@ def test_the_constant_of_the_language_out_of_range():
         Case(kernel, parameters, (2, 37)).agree()
 
 
-def test_the_text_of_casts_of_floats():
-    def kernel(a, new, again):
-        new[0, 0] = a[0, 0]
-        again[0, 0] = new[0, 0]
-
-    parameters = [parameter("a"), parameter("new", "u1"), parameter("again")]
-    text = codegen.source(Case(kernel, parameters, (2, 37)).program)
-    assert "(uint8_t)int32_from_float64(a[j], hidden)" in text
-    assert text.count("= hidden_zero;") == 2  # once in each function, before its loops
-
-
 @pytest.mark.parametrize("dtype", ["i4", "f4", "f8", "c16"])
 def test_where_and_scalars_of_every_kind(dtype):
     def kernel(a, new, *, x, n, flag):
@@ -414,15 +296,6 @@ def test_any_number_of_axes(ndim):
     ).agree()
 
 
-def positions(u, new):
-    new[0, 0] = (
-        u[0, 0] * language.coordinate("y")
-        + language.spacing("x", "x") * language.coordinate("x", "x")
-        + language.index(0) // 2 % 3
-        + language.index("y") * language.spacing("y")
-    )
-
-
 @pytest.mark.parametrize("periodic", [(False, False), (True, True)])
 @pytest.mark.parametrize("stretched", [False, True])
 def test_positions_and_indices(periodic, stretched):
@@ -440,14 +313,6 @@ def test_positions_and_indices(periodic, stretched):
         start=(3, 210),
     )
     case.agree((Box((-1, -1), (4, 70)),))
-
-
-def test_positions_without_a_grid_are_an_error():
-    case = Case(positions, [parameter("u"), parameter("new")], (3, 70))
-    with pytest.raises(
-        StencilError, match=r"da.coordinate or da.spacing on arrays that lie on no grid"
-    ):
-        BACKEND.bind(case.program, case.views, case.geometry)
 
 
 @pytest.mark.parametrize("start", [(0, 0), (3, 5), (4, 7)])
@@ -502,12 +367,6 @@ def test_complex_value_in_place_uses_its_old_parts():
     (z,), _, _ = case.agree()
     i = slice(HALO, -HALO)
     np.testing.assert_array_equal(z[i, i], case.views[0].memory[i, i] * 1j)
-
-
-def several(u, v, w, p):
-    u[0, 0] = p[0, 0] - p[-1, 0] + 1.0
-    v[0, 0] = p[0, 0] - p[0, -1] * language.index(0)
-    w[0, 0] = u[0, 0] * 2.0 + v[0, 0]
 
 
 @pytest.mark.parametrize("mask", range(8))
@@ -635,7 +494,7 @@ def test_nan_is_flagged_and_extrema_are_those_of_the_numbers(place):
 
 def test_reductions_start_at_the_identity_and_reset():
     case = Case(all_reductions, [parameter("u"), parameter("v")], (3, 8), special=False)
-    launch = BACKEND.bind(case.program, case.views, case.geometry)
+    launch = case.bound(case.way, case.views)
     launch.run(case.box)
     launch.reset_reductions()
     total, limbs, least, greatest = launch.partials()
@@ -659,25 +518,6 @@ def test_reductions_come_after_all_outputs_in_a_mask():
         assert greatest == (3.0 if mask & 8 else -np.inf)
 
 
-@pytest.mark.parametrize("threads", ["2", "3"])
-def test_threads_do_not_change_bits(threads, monkeypatch):
-    def kernel(u, new):
-        new[0, 0] = u[0, 1] * u[1, 0] - u[0, 0] / 3.0
-        reduce = language.reduce
-        return (
-            reduce.sum(new[0, 0]),
-            reduce.sum(new[0, 0], reproducible=True),
-            reduce.max(new[0, 0]),
-        )
-
-    case = Case(kernel, [parameter("u"), parameter("new")], (300, 400), special=False)
-    one = case.run("compiled", [(case.box,)])
-    monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    several = case.run("compiled", [(case.box,)])
-    for a, b in zip(itertools.chain(*one), itertools.chain(*several), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_one_array_under_two_names():
     def kernel(a, b, new):
         b[0, 0] = a[0, 0] + 1.0
@@ -686,7 +526,7 @@ def test_one_array_under_two_names():
     case = Case(kernel, [parameter(n) for n in ("a", "b", "new")], (5, 40), special=False)
     before = case.views[0].memory.copy()
     views = [case.views[0], case.views[0], case.views[2]]
-    launch = BACKEND.bind(case.program, views, case.geometry)
+    launch = case.bound(case.way, views)
     launch.run(case.box)
     i = slice(HALO, -HALO)
     np.testing.assert_array_equal(views[0].memory[i, i], before[i, i] + 1.0)
@@ -724,50 +564,6 @@ def test_letters_outside_ascii_may_name_arrays():
     Case(space["kernel"], [parameter(chr(0x3C1)), parameter(chr(0x3C1) + "_new")], (3, 8)).agree()
 
 
-def test_equal_programs_share_their_text():
-    parameters = [parameter("u", ndim=3), parameter("new", ndim=3)]
-    programs = [tracing.trace(diffuse, parameters, {"r": float}, {}, ndim=3) for _ in range(2)]
-    assert codegen.generate(programs[0]) is codegen.generate(programs[1])
-
-
-def test_text_is_what_a_person_would_write():
-    parameters = [parameter("u", ndim=3), parameter("new", ndim=3)]
-    text = codegen.source(tracing.trace(diffuse, parameters, {"r": float}, {}, ndim=3))
-    assert "for (int64_t k = k_begin; k < k_end; k++)" in text
-    assert "u[k + u_s0] + u[k - u_s0]" in text
-    assert "restrict" in text
-
-
-def test_common_values_are_computed_once_and_far_out():
-    def kernel(u, new, *, r):
-        a = np.sqrt(u[0, 0])
-        new[0, 0] = a * a + r * r * language.coordinate("x")
-
-    text = codegen.source(
-        tracing.trace(kernel, [parameter("u"), parameter("new")], {"r": float}, {}, ndim=2)
-    )
-    assert text.count("sqrt(") == 1
-    outside, _, inside = text.partition("for (int64_t i")
-    assert "r * r" in outside
-    row, _, _ = inside.partition("for (int64_t j")
-    assert "centre_0[i]" in row
-
-
-def test_rows_that_are_not_contiguous_run_as_numpy():
-    case = Case(
-        lambda u, new: new.__setitem__((0, 0), u[0, 1]), [parameter("u"), parameter("new")], (3, 8)
-    )
-    views = [ArrayView(v.memory[:, ::2], (1, 1), v.start) for v in case.views]
-    launch = BACKEND.bind(case.program, views, case.geometry)
-    assert isinstance(launch, evaluate.NumpyLaunch)
-
-
-def test_executor_numpy_is_honoured(monkeypatch):
-    case = Case(several, [parameter(n) for n in "uvwp"], (5, 40))
-    monkeypatch.setenv("DISTARRAY_EXECUTOR", "numpy")
-    assert isinstance(BACKEND.bind(case.program, case.views, case.geometry), evaluate.NumpyLaunch)
-
-
 def test_fast_kernels_stay_close():
     case = Case(
         diffuse,
@@ -778,22 +574,5 @@ def test_fast_kernels_stay_close():
         fast=True,
     )
     (_, exactly), _ = case.run("numpy", [(case.box,)])
-    (_, fast), _ = case.run("compiled", [(case.box,)])
+    (_, fast), _ = case.run(case.way, [(case.box,)])
     np.testing.assert_allclose(fast, exactly, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("shape", [(7, 41, 9000), (3, 8, 9000), (2, 9, 9000)])
-def test_blocks_of_rows_cover_the_box(shape):
-    """Rows so long that the loops run over several blocks, the last one narrower."""
-    scalars, parameters = {"r": 0.1}, [parameter("u", ndim=3), parameter("new", ndim=3)]
-
-    def kernel(u, new, *, r):
-        diffuse(u, new, r=r)
-        return language.reduce.sum(new[0, 0, 0], reproducible=True)
-
-    for function in (diffuse, kernel):
-        case = Case(function, parameters, shape, scalars=scalars, special=False)
-        assert "block += rows" in codegen.source(case.program)
-        _, one, other = case.agree((Box((0, 1, 2), shape),))
-        for x, y in zip(one, other, strict=True):
-            np.testing.assert_array_equal(x, y)

@@ -9,7 +9,6 @@ windows      columns that a thread keeps in variables
 frame        what the text refers to
 states       fused reductions
 loops        from a thread's numbers to points
-recording    every text into a folder
 codegen      whole kernels
 packing      what a launch is handed by value
 """

@@ -17,7 +17,6 @@ from distarray.stencil.accumulators import Accumulator
 from distarray.stencil.cuda import preamble, states
 from distarray.stencil.cuda.frame import CudaFrame
 from distarray.stencil.cuda.loops import Loops
-from distarray.stencil.cuda.recording import record
 from distarray.stencil.cuda.tiles import structures
 from distarray.stencil.expression import Program
 from distarray.stencil.frame import Table
@@ -94,11 +93,7 @@ def generate(
 
     Equal arguments give the same object.
     """
-    code = _Writer(program, aliased=aliased, wide=wide, strided=strided).code()
-    for kernel in (code.kernel, code.masked, code.combine):
-        if kernel is not None:
-            record(kernel.text, kernel.symbol, fast=kernel.fast)
-    return code
+    return _Writer(program, aliased=aliased, wide=wide, strided=strided).code()
 
 
 def source(program: Program) -> str:
