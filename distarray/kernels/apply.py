@@ -214,20 +214,26 @@ class StencilKernel:
     def source(self, language: str = "c", *arrays: Any) -> str:
         """The generated text: for these arrays, else for the latest call, else for float64. Local.
 
+        Parameters
+        ----------
+        language : {"c", "cuda"}
+            "cuda" is what devices compile, "simulated" ones too.
+
         Raises
         ------
         StencilError
-            A language other than "c".
+            Another language.
         """
-        if language != "c":
+        if language not in ("c", "cuda"):
             raise StencilError(
-                f"Kernel {self.name} has no source in the language {language!r}; this version "
-                "generates 'c'."
+                f"Kernel {self.name} has no source in the language {shown(language)}; ask for 'c' "
+                "or 'cuda'."
             )
-        from distarray.stencil import codegen
+        from distarray.stencil import codegen, cuda
 
+        source = cuda.source if language == "cuda" else codegen.source
         if not arrays:
-            return codegen.source(self._described())
+            return source(self._described())
         if not all(hasattr(array, "key") for array in arrays):
             self._refuse_argument(arrays)
         defaults, scalars = self._signature.defaults, self._scalars
@@ -239,7 +245,7 @@ class StencilKernel:
             )
         kinds = [self._signature.kind(name) for name in scalars.symbolic]
         statics = tuple(defaults[name] for name in scalars.static)
-        return codegen.source(self._program(arrays, kinds, statics)[0])
+        return source(self._program(arrays, kinds, statics)[0])
 
     def _described(self) -> Program:
         """The program of the latest call, or one guessed from the function alone."""

@@ -204,7 +204,7 @@ def test_scalars() -> None:
                 "order=value."
             ),
             'lap.source("rust")': (
-                "Kernel lap has no source in the language 'rust'; this version generates 'c'."
+                "Kernel lap has no source in the language 'rust'; ask for 'c' or 'cuda'."
             ),
             'lap.source("c", u)': (
                 "Kernel lap takes 2 arrays (u, new), but got 1; pass one for each."
