@@ -291,7 +291,7 @@ ERRORS: dict[str, tuple[type[Exception], str]] = {
     "da.zeros(0).argmax()": (da.ArrayError, "argmax of an array without elements"),
     "da.zeros((0, 2)).max(axis=0)": (da.ArrayError, "without elements"),
     "da.dot(u, v)": (da.ArrayError, "differ in components"),
-    "u.to('cuda')": (da.BackendError, "runs on the CPU"),
+    "u.to('gpu')": (da.BackendError, "device='gpu' is unknown"),
     "u.gather(root=1)": (da.ArrayError, "use a number from 0 to 0"),
     "u.redistribute()": (da.ArrayError, "either ranks= or like="),
     "u.redistribute(ranks=(2, 1))": (da.DecompositionError, "does not fit the 1 ranks"),

@@ -186,7 +186,7 @@ ERRORS: dict[str, tuple[type[Exception], str]] = {
     ),
     "da.Grid((4,), halo=5, periodic=True)": (da.DecompositionError, "exceeds the narrowest block"),
     "da.Grid((4,), ranks=(2,))": (da.DecompositionError, "the communicator has 1"),
-    "da.Grid((4,), device='cuda')": (da.BackendError, "runs on the CPU"),
+    "da.Grid((4,), device='gpu')": (da.BackendError, "device='gpu' is unknown"),
     "da.Grid((4,), device='tpu')": (da.BackendError, "unknown"),
     "da.Grid((4,) * 4)": (da.GridError, "names 3 axes of 4"),
     "da.Grid((4, 4), axes='aa')": (da.GridError, "different single letters"),

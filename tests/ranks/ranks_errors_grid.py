@@ -205,11 +205,12 @@ def test_the_device_and_the_communicator() -> None:
     refuse(
         da.BackendError,
         {
-            'da.Grid((8, 8), device="cuda")': (
-                "device='cuda' is not available: this version runs on the CPU; use 'cpu' or 'auto'."
+            'da.Grid((8, 8), device="tpu")': (
+                "device='tpu' is unknown; use 'auto', 'cpu', 'cuda' or 'simulated'."
             ),
-            'da.Grid((8, 8), device="tpu")': "device='tpu' is unknown; use 'cpu' or 'auto'.",
-            "da.Grid((8, 8), device=None)": "device=None is unknown; use 'cpu' or 'auto'.",
+            "da.Grid((8, 8), device=None)": (
+                "device=None is unknown; use 'auto', 'cpu', 'cuda' or 'simulated'."
+            ),
         },
     )
     refuse(

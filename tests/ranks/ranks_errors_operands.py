@@ -255,13 +255,7 @@ def test_what_is_no_plain_array() -> None:
     refuse(
         da.BackendError,
         {
-            'u.to("cuda")': (
-                "Array on device 'cpu' cannot move to 'cuda': this version runs on the CPU; "
-                "use 'cpu'."
-            ),
-            "u.to(None)": (
-                "Array on device 'cpu' cannot move to None: this version runs on the CPU; "
-                "use 'cpu'."
-            ),
+            'u.to("gpu")': ("device='gpu' is unknown; use 'auto', 'cpu', 'cuda' or 'simulated'."),
+            "u.to(None)": ("device=None is unknown; use 'auto', 'cpu', 'cuda' or 'simulated'."),
         },
     )

@@ -137,8 +137,8 @@ def test_arrays_of_no_grid() -> None:
     refuse(
         da.BackendError,
         {
-            'da.zeros((2, 2), device="cuda")': (
-                "device='cuda' is not available: this version runs on the CPU; use 'cpu' or 'auto'."
+            'da.zeros((2, 2), device="gpu")': (
+                "device='gpu' is unknown; use 'auto', 'cpu', 'cuda' or 'simulated'."
             ),
             "da.zeros((2**40, 2**30))": (
                 "An array of shape (1099511627776, 1073741824) of float64 does not fit into "
