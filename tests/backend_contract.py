@@ -208,7 +208,7 @@ class BackendContract:
         pack = backend.prepare_copies([BoxCopy(*pair) for pair in parts])
         for change in (0, 1):
             for memory, field in zip(memories, fields, strict=True):
-                field += change
+                field[...] += change
                 memory[...] = field
             pack()
             expected = [field[box] for field in fields for box in boxes]
