@@ -7,7 +7,6 @@ neighbouring bytes there whichever axis a face is normal to.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ import numpy as np
 from distarray.backends.base import BoxCopy, CopyList, Event, Stream
 from distarray.backends.driver import Access, KernelText, Parameters
 from distarray.errors import BackendError
-from distarray.stencil.cuda.recording import record
 
 if TYPE_CHECKING:
     from distarray.backends.accelerator import AcceleratorBackend
@@ -88,13 +86,6 @@ distarray_copies(const struct copy *__restrict__ copies, const int *__restrict__
 
 KERNEL = KernelText(TEXT, "distarray_copies", ("const struct copy *", "const int *"))
 
-
-@functools.cache
-def _kernel() -> KernelText:
-    record(TEXT, KERNEL.symbol, fast=False)
-    return KERNEL
-
-
 ROW = np.dtype(
     [("source", "u8"), ("target", "u8"), ("s", "i8", _LOOPS), ("t", "i8", _LOOPS)]
     + [(name, "u4", _LOOPS) for name in ("n", "magic", "shift")]
@@ -145,7 +136,7 @@ class _Launch:
 
     def __init__(self, backend: AcceleratorBackend, copies: Sequence[BoxCopy]) -> None:
         self._driver = backend.driver
-        self._function = backend.driver.load(_kernel())
+        self._function = backend.driver.load(KERNEL)
         rows, owners = table(copies)
         tables = backend.asarray(rows.view(np.uint8)), backend.asarray(owners)
         self._grid = (len(owners), 1, 1)
@@ -260,7 +251,7 @@ def table(copies: Sequence[BoxCopy]) -> tuple[np.ndarray[Any, Any], np.ndarray[A
     for row, (source, target, size, loops) in zip(rows, found, strict=True):
         row["source"], row["target"], row["size"] = source, target, size
         row["n"], row["s"], row["t"] = np.array(loops, np.int64).T
-        row["magic"], row["shift"] = zip(*(_reciprocal(n) for n, _, _ in loops), strict=True)
+        row["magic"], row["shift"] = zip(*(reciprocal(n) for n, _, _ in loops), strict=True)
         count = int(np.prod([n for n, _, _ in loops], dtype=np.int64))
         row["count"], row["first"] = count, sum(blocks)
         blocks.append(-(-count // (THREADS * PER_THREAD)))
@@ -320,7 +311,7 @@ def _loops(copy: BoxCopy) -> tuple[int, list[Loop]]:
     return size, loops[::-1]
 
 
-def _reciprocal(n: int) -> tuple[int, int]:
+def reciprocal(n: int) -> tuple[int, int]:
     """Factor and shift: e // n == ((factor * e >> 32) + e) >> shift for all e below 2**31."""
     shift = (n - 1).bit_length()
     return (2**32 * (2**shift - n)) // n + 1, shift
