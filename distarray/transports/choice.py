@@ -163,7 +163,7 @@ def _choose(base: Communicator, backend: Device, transport: str) -> tuple[Transp
     if base.size == 1:
         return StagedTransport(base, backend), "one rank sends no messages"
     if backend.name != "cuda":
-        return StagedTransport(base, backend), "nothing else is like a real device's"
+        return StagedTransport(base, backend), "taken on this device unless another is asked for"
     try:
         found = connect_nccl(base, backend)
     except CommunicationError as error:
