@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.backends.base import BoxCopy, CopyList, Event, Stream
+from distarray.backends.base import BoxCopy, CopyList, Stream
 from distarray.backends.driver import Access, KernelText, Parameters
 from distarray.errors import BackendError
 
@@ -111,48 +112,49 @@ class DeviceCopies:
     """Prepared copies; a group is launched at once, and the groups in order."""
 
     def __init__(self, backend: AcceleratorBackend, groups: Sequence[Sequence[BoxCopy]]) -> None:
-        self._driver, self._compute = backend.driver, backend.compute
+        self._compute = backend.compute
         make = _Launch if backend.driver.compiles else _Calls
         self._groups = [make(backend, group) for group in groups]
-        # Tables are uploaded by the compute stream; other streams wait for them once.
-        self._ready: Event | None = None
-        self._waited = {id(self._compute)}
-        if backend.driver.compiles and groups:
-            self._ready = backend.event()
-            self._compute.record(self._ready)
 
     def __call__(self, stream: Stream | None = None) -> None:
-        if stream is None:
-            stream = self._compute
-        elif self._ready is not None and id(stream) not in self._waited:
-            stream.wait(self._ready)
-            self._waited.add(id(stream))
         for group in self._groups:
-            group.give(stream)
+            group.give(self._compute if stream is None else stream)
 
 
 class _Launch:
-    """Copies that do not depend on each other, by the kernel."""
+    """Copies that do not depend on each other, by the kernel.
+
+    Each stream that is given them has a table of its own, uploaded by itself: so no stream has to
+    wait for another because of the tables alone.
+    """
 
     def __init__(self, backend: AcceleratorBackend, copies: Sequence[BoxCopy]) -> None:
-        self._driver = backend.driver
+        self._backend, self._driver = backend, backend.driver
         self._function = backend.driver.load(KERNEL)
-        rows, owners = table(copies)
-        tables = backend.asarray(rows.view(np.uint8)), backend.asarray(owners)
-        self._grid = (len(owners), 1, 1)
-        self._parameters = Parameters([np.array([t.address], np.uint64) for t in tables])
-        self._accesses = [*(t.access(False) for t in tables), *_accesses(copies)]
+        self._rows, self._owners = table(copies)
+        self._grid = (len(self._owners), 1, 1)
+        self._accesses = list(_accesses(copies))
+        self._uploaded: dict[int, tuple[Parameters, list[Access]]] = {}
+        self._upload(backend.compute)
 
     def give(self, stream: Stream) -> None:
+        found = self._uploaded.get(id(stream)) or self._upload(stream)
+        parameters, accesses = found
         self._driver.launch(
-            self._function,
-            self._grid,
-            (THREADS, 1, 1),
-            self._parameters,
-            stream,
-            self._accesses,
-            "copies",
+            self._function, self._grid, (THREADS, 1, 1), parameters, stream, accesses, "copies"
         )
+
+    def _upload(self, stream: Stream) -> tuple[Parameters, list[Access]]:
+        pooled = stream is self._backend.compute  # to which the pool's memory belongs
+        tables = []
+        for values in (self._rows.view(np.uint8), self._owners):
+            allocation = self._driver.allocate(values.nbytes, pooled=pooled)
+            place = Access(allocation, allocation.address, (values.nbytes,), (1,), 1, True)
+            self._driver.to_device(values, place, stream, pinned=False)
+            tables.append(replace(place, write=False))
+        parameters = Parameters([np.array([place.address], np.uint64) for place in tables])
+        self._uploaded[id(stream)] = parameters, [*tables, *self._accesses]
+        return self._uploaded[id(stream)]
 
 
 class _Calls:
