@@ -97,10 +97,8 @@ def generate(
 
 
 def source(program: Program) -> str:
-    """The CUDA text of a kernel."""
-    code = generate(program)
-    kernels = (code.kernel, code.masked, code.combine)
-    return "\n\n".join(kernel.text for kernel in kernels if kernel is not None)
+    """The CUDA text of the kernel that computes all outputs of a program."""
+    return generate(program).kernel.text
 
 
 class _Writer:

@@ -79,7 +79,9 @@ static void exact_write(const struct exact &sum, union number *state) {{
   state[2 * sum.stride].integer = sum.used;
   if (sum.used) exact_carry(sum.limbs, sum.stride);
 }}
+"""
 
+MERGE_HELPER = f"""\
 /* Adds the sum of another thread. */
 static void exact_merge(struct exact &sum, const union number *state, int64_t stride) {{
   exact_take(sum, state[0].real);

@@ -94,17 +94,19 @@ def text(words: frozenset[str]) -> str:
             parts.append(f"struct alignas({size}) {name} {{ {part} re, im; }};")
     parts += [found for word in sorted(words) if (found := _helper(word)) is not None]
     if "exact" in words:
-        parts.append(on_device(exact.HELPERS))
+        parts.append(_on_device(exact.HELPERS))
+    if "exact_merge" in words:
+        parts.append(_on_device(exact.MERGE_HELPER))
     return "\n".join(parts)
 
 
 def _helper(word: str) -> str | None:
     name, _, kind = word.rpartition("_")
     found = preamble.filled(_OWN[name], kind) if name in _OWN else preamble.helper(word)
-    return None if found is None else on_device(found)
+    return None if found is None else _on_device(found)
 
 
-def on_device(helpers: str) -> str:
+def _on_device(helpers: str) -> str:
     """Helpers in C as functions of the device."""
     return re.sub(
         r"^static (inline )?", "static __device__ __forceinline__ ", helpers, flags=re.MULTILINE
