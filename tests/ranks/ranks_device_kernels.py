@@ -161,7 +161,7 @@ def test_coarser_grids() -> None:
     start = random_values(18, 20)
 
     def case(make: MakeGrid) -> Results:
-        grid = make((18, 20), periodic=True)
+        grid = make((18, 20), periodic=True, halo=2)
         coarse = grid.coarsen()
         u, c = put(grid, start), coarse.zeros()
         for _ in range(2):
