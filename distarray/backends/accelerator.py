@@ -16,6 +16,7 @@ import numpy as np
 from distarray.backends import device_copies, device_map
 from distarray.backends.base import BoxCopy, CopyList, Event, Graph, Stream
 from distarray.backends.device_array import DeviceArray, require_writeable
+from distarray.backends.device_lines import Form
 from distarray.backends.device_scalars import KeptScalars
 from distarray.backends.driver import Driver
 from distarray.errors import BackendError
@@ -36,6 +37,8 @@ class AcceleratorBackend:
     Attributes
     ----------
     driver : Driver
+    kept_scalars, forms
+        Numbers and kernels of elementwise functions, kept for the next calls.
     """
 
     host = False
@@ -46,6 +49,7 @@ class AcceleratorBackend:
         self.compute: Stream = driver.compute
         self.communication: Stream = driver.communication
         self.kept_scalars = KeptScalars(self)
+        self.forms: dict[Any, Form] = {}
 
     def event(self) -> Event:
         return self.driver.event()

@@ -52,7 +52,7 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
         Its values are on the device: only work of a simulated device's streams may touch them.
     """
 
-    __slots__ = ("__weakref__", "allocation", "backend", "shadow")
+    __slots__ = ("__weakref__", "_address", "allocation", "backend", "shadow")
 
     def __init__(
         self, backend: AcceleratorBackend, allocation: Allocation, shadow: HostArray
@@ -60,6 +60,7 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
         self.backend = backend
         self.allocation = allocation
         self.shadow = shadow
+        self._address: int | None = None
 
     @classmethod
     def on(
@@ -124,8 +125,9 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
     @property
     def address(self) -> int:
         """Where the element with index 0 along all axes lies on the device."""
-        address: int = self.shadow.ctypes.data
-        return address
+        if self._address is None:
+            self._address = self.shadow.__array_interface__["data"][0]
+        return self._address
 
     def __len__(self) -> int:
         return len(self.shadow)
@@ -141,7 +143,7 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
         shadow = self.shadow
         return Access(
             self.allocation,
-            shadow.ctypes.data,
+            self.address,
             shadow.shape,
             shadow.strides,
             shadow.itemsize,
@@ -155,7 +157,7 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
             raise AttributeError(f"Arrays on {self.backend.name!r} have no CUDA array interface.")
         shadow = self.shadow
         return {
-            "data": (shadow.ctypes.data, not shadow.flags.writeable),
+            "data": (self.address, not shadow.flags.writeable),
             "shape": shadow.shape,
             "strides": None if self.contiguous else shadow.strides,
             "typestr": shadow.dtype.str,

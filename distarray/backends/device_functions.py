@@ -54,15 +54,18 @@ def call_ufunc(
         )
     if ufunc.nout > 1:
         return _several(backend, ufunc, inputs, outputs)
-    if outputs:
-        (target,) = outputs
-        if not isinstance(target, DeviceArray):
+    if not outputs:
+        if where is not True:
             raise UnsupportedError(
-                f"numpy.{ufunc.__name__} of device arrays needs a device array as out=, got "
-                f"{shown(target)}; leave it out."
+                f"numpy.{ufunc.__name__} with where= needs out= on device arrays; give it one."
             )
-    else:
-        target = _result(backend, ufunc, inputs, kept)
+        return device_map.evaluated(backend, ufunc, inputs, kept)
+    (target,) = outputs
+    if not isinstance(target, DeviceArray):
+        raise UnsupportedError(
+            f"numpy.{ufunc.__name__} of device arrays needs a device array as out=, got "
+            f"{shown(target)}; leave it out."
+        )
     device_map.prepare(ufunc, inputs, target, where, kept)()
     return target
 
@@ -83,24 +86,6 @@ def _several(
     with np.errstate(all="ignore"):
         results = ufunc(*(_on_host(value) for value in inputs))
     return tuple(map(backend.asarray, results))
-
-
-def _result(
-    backend: AcceleratorBackend,
-    function: Callable[..., Any],
-    inputs: Sequence[Any],
-    options: Mapping[str, Any],
-) -> DeviceArray:
-    """Memory for the result of an elementwise function."""
-    with np.errstate(all="ignore"):
-        dtype = function(*map(_sample, inputs), **options).dtype
-    return backend.empty(np.broadcast_shapes(*map(np.shape, inputs)), dtype)
-
-
-def _sample(value: Any) -> Any:
-    if isinstance(value, np.ndarray) and value.ndim:
-        return np.ones(1, value.dtype)
-    return device_map.sample(value)
 
 
 def call_function(
@@ -159,9 +144,7 @@ def _elementwise(
                 *map(_on_host, args), **{name: _on_host(v) for name, v in options.items()}
             )
         return backend.asarray(np.asarray(computed))
-    target = _result(backend, function, args, options)
-    device_map.prepare(function, args, target)()
-    return target
+    return device_map.evaluated(backend, function, args)
 
 
 def _copyto(

@@ -41,13 +41,7 @@ def bind(
 
 
 class DeviceLaunch:
-    """A `BoundLaunch` on a device.
-
-    Parameters
-    ----------
-    constants : sequence of numbers, optional
-        Values that the scalars keep.
-    """
+    """A `BoundLaunch` on a device."""
 
     def __init__(
         self,
@@ -55,25 +49,18 @@ class DeviceLaunch:
         program: Program,
         arrays: Sequence[ArrayView],
         geometry: LaunchGeometry,
-        *,
-        constants: Sequence[Any] | None = None,
     ) -> None:
         self._program, self._geometry = program, geometry
         self._views = tuple(arrays)
-        self._scalars = Scalars(backend, program) if constants is None else None
-        memory = (
-            backend.kept_scalars.find(program, constants or ())
-            if self._scalars is None
-            else self._scalars.memory
-        )
+        self._scalars = Scalars(backend, program)
         make = Kernels if backend.driver.compiles else Calls
-        self._executor = make(backend, program, self._views, geometry, memory)
+        self._executor = make(backend, program, self._views, geometry, self._scalars.memory)
         self._kept: dict[tuple[int, int], Run] = {}
         self._boxes: list[Any] = []  # kept alive, since runs are found by their identity
         self._single: dict[tuple[Box, int], Boxes] = {}
 
     def set_scalars(self, values: Sequence[Any]) -> None:
-        if self._scalars is not None and values:
+        if values:
             self._scalars.set(values)
 
     def run(self, box: Box, mask: int = -1, colour: int = 0) -> None:
