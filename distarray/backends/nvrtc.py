@@ -11,8 +11,8 @@ from typing import Any
 
 from distarray.backends import native
 from distarray.backends.driver import KernelText
-from distarray.backends.recording import record
 from distarray.errors import BackendError
+from distarray.stencil.cuda.recording import record
 
 #: Numbers as the CPU has them: no flushing of tiny ones, quotients and roots rounded correctly.
 OPTIONS = ("--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
@@ -62,7 +62,7 @@ def machine_code(nvrtc: Any, kernel: KernelText, capability: int) -> bytes:
     BackendError
         The text does not compile, or others may write to the cache.
     """
-    record(kernel)
+    record(kernel.text, kernel.symbol, fast=kernel.fast)
     chosen = options(target(capability, nvrtc.getSupportedArchs()), fast=kernel.fast)
     version = ".".join(map(str, nvrtc.getVersion()))
     key = native.digest(_ENTRY_VERSION, kernel.text, *chosen, version)

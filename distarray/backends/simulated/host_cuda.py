@@ -17,8 +17,8 @@ from typing import Any
 
 from distarray.backends import native
 from distarray.backends.driver import Extents, KernelText
-from distarray.backends.recording import record
 from distarray.errors import BackendError
+from distarray.stencil.cuda.recording import record
 
 #: Short to compile; nothing that changes the bits of a result, and no instructions that fuse.
 FLAGS = (
@@ -180,7 +180,7 @@ def load(kernel: KernelText) -> HostKernel:
 
 @functools.cache
 def _loaded(kernel: KernelText) -> HostKernel:
-    record(kernel)
+    record(kernel.text, kernel.symbol, fast=kernel.fast)
     tools = native.toolchain(CPP)
     if tools is None:
         raise BackendError(
