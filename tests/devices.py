@@ -110,7 +110,16 @@ def share_memory(one: Any, other: Any) -> bool:
     """Whether two arrays of one device have memory in common."""
     if isinstance(one, np.ndarray):
         return np.shares_memory(one, other)
-    return one.access(False).allocation is other.access(False).allocation
+    return owner(one) is owner(other)
+
+
+def owner(array: Any) -> Any:
+    """What holds the bytes of an array."""
+    if not isinstance(array, np.ndarray):
+        return array.allocation
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 def provokes_races(function: _Function) -> _Function:

@@ -8,9 +8,10 @@ from typing import Any
 
 from mpi4py import MPI
 
-from distarray.arguments import backend_for
 from distarray.backends.base import Backend
+from distarray.comm import Communicator
 from distarray.decomposition import factorisations
+from distarray.transports.choice import place
 
 SIZE = MPI.COMM_WORLD.Get_size()
 
@@ -24,7 +25,12 @@ def process_grids(ndim: int, largest: Sequence[int] | None = None) -> Iterator[t
 
 def backend() -> Backend:
     """The backend of the device under test."""
-    return backend_for("auto")
+    return place("auto", "auto", None)[0]
+
+
+def communicator() -> Communicator:
+    """All ranks, as they exchange what lies on the device under test."""
+    return place("auto", "auto", None)[1]
 
 
 def refused(kind: type[Exception], text: str, call: Callable[[], Any]) -> None:

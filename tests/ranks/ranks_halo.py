@@ -10,7 +10,6 @@ from itertools import product
 
 import numpy as np
 
-from distarray import comm
 from distarray.block import Block, reads_of_offsets
 from distarray.decomposition import Decomposition, factorisations
 from distarray.errors import CommunicationError, DecompositionError
@@ -20,7 +19,7 @@ from distarray.layout import Layout
 from distarray.topology import Topology
 from tests.communicator_contract import error_of
 from tests.devices import host
-from tests.ranks.common import backend
+from tests.ranks.common import backend, communicator
 
 WIPED = -1
 
@@ -41,7 +40,7 @@ def box(ndim, reach):
 def make(grid, halo, *, components=(), staggered=None, dtype=np.float64):
     flags = staggered or (False,) * grid.ndim
     layout = Layout(grid, flags, halo, components, np.dtype(dtype))
-    return Block(layout, comm.default().rank, backend())
+    return Block(layout, communicator().rank, backend())
 
 
 def value(layout, index):
@@ -105,11 +104,11 @@ def closed(offsets):
 
 def exchange_of(blocks, offsets):
     grid = blocks[0].layout.decomposition
-    here = Topology(grid, comm.default())
+    here = Topology(grid, communicator())
     fields = [
         (block.layout, reads_of_offsets(read)) for block, read in zip(blocks, offsets, strict=True)
     ]
-    return HaloExchange(HaloPlan.build(grid, here.coords, fields), blocks, comm.default())
+    return HaloExchange(HaloPlan.build(grid, here.coords, fields), blocks, communicator())
 
 
 def run(blocks, offsets):
@@ -131,7 +130,7 @@ def run(blocks, offsets):
 
 def grids(shape, halo):
     """All process grids and all choices of periodic axes that the halo allows."""
-    for ranks in factorisations(comm.default().size, len(shape)):
+    for ranks in factorisations(communicator().size, len(shape)):
         for periodic in product((False, True), repeat=len(shape)):
             try:
                 yield Decomposition(shape, ranks, periodic=periodic, halo=halo)
@@ -191,12 +190,12 @@ def test_all_fields_travel_together_only_what_is_read_of_each():
 
 
 def test_one_message_per_neighbouring_rank():
-    size = comm.default().size
+    size = communicator().size
     grid = Decomposition((8 * size, 8), (size, 1), periodic=True, halo=1)
     blocks = [make(grid, (1, 1), components=(2,)), make(grid, (1, 1))]
     reads = [{(0,): box(2, 1), (1,): box(2, 1)}, {(): box(2, 1)}]
     plan = exchange_of(blocks, reads).plan
-    neighbours = {(comm.default().rank + step) % size for step in (-1, 1)} - {comm.default().rank}
+    neighbours = {(communicator().rank + step) % size for step in (-1, 1)} - {communicator().rank}
     assert {message.rank for message in plan.sends} == neighbours
     assert len(plan.sends) == len(plan.receives) == len(neighbours)
     run(blocks, reads)
@@ -221,7 +220,7 @@ def test_two_exchanges_under_way():
 
 
 def test_owned_cells_may_change_while_messages_fly():
-    size = comm.default().size
+    size = communicator().size
     grid = Decomposition((8 * size, 8), (size, 1), periodic=True, halo=1)
     block = make(grid, (1, 1))
     exchange = exchange_of([block], [{(): star(2, 1)}])
@@ -237,7 +236,7 @@ def test_owned_cells_may_change_while_messages_fly():
 
 
 def test_beginning_twice_is_refused():
-    size = comm.default().size
+    size = communicator().size
     grid = Decomposition((8 * size, 8), (size, 1), periodic=True, halo=1)
     exchange = exchange_of([make(grid, (1, 1))], [{(): star(2, 1)}])
     pending = exchange.begin()
@@ -250,9 +249,9 @@ def test_beginning_twice_is_refused():
 
 
 def test_a_process_grid_larger_than_the_job_is_refused():
-    size = comm.default().size
+    size = communicator().size
     grid = Decomposition((4 * size, 4), (size, 2))
-    error = error_of(lambda: Topology(grid, comm.default()))
+    error = error_of(lambda: Topology(grid, communicator()))
     assert isinstance(error, CommunicationError)
     assert str(error) == (
         f"The process grid ({size}, 2) needs {2 * size} ranks, the communicator has {size}; "
@@ -261,7 +260,7 @@ def test_a_process_grid_larger_than_the_job_is_refused():
 
 
 def test_topology_names_the_position_of_each_rank():
-    rank, size = comm.default().rank, comm.default().size
-    assert Topology(Decomposition((4 * size,), (size,)), comm.default()).coords == (rank,)
-    few = Topology(Decomposition((4,), (1,)), comm.default())
+    rank, size = communicator().rank, communicator().size
+    assert Topology(Decomposition((4 * size,), (size,)), communicator()).coords == (rank,)
+    few = Topology(Decomposition((4,), (1,)), communicator())
     assert few.coords == (None if rank else (0,))

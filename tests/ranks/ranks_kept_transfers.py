@@ -11,6 +11,7 @@ import numpy as np
 import distarray as da
 from distarray import placement
 from distarray.redistribute import Redistribution
+from tests import devices
 from tests.ranks.common import SIZE
 
 
@@ -20,10 +21,7 @@ def grid_cut_along_rows():
 
 def memory_of(array):
     """A weak reference to what holds the bytes of an array."""
-    memory = array.block.memory
-    while isinstance(memory.base, np.ndarray):
-        memory = memory.base
-    return weakref.ref(memory)
+    return weakref.ref(devices.owner(array.block.memory))
 
 
 def test_arrays_that_were_moved_can_be_dropped():
