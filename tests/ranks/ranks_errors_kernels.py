@@ -66,23 +66,23 @@ def test_arrays_that_do_not_fit_the_kernel() -> None:
             "lap(u, v)": (
                 "Kernel lap got arrays of different grids: new is $v, beside $u, and "
                 "their grids differ in periodic ((True, True) and (False, False)); use "
-                "False)); use arrays of one grid, or of grids related by coarsen()."
+                "arrays of one grid, or of grids related by coarsen()."
             ),
             'lap(u, other.grid.zeros(name="new"))': (
                 "Kernel lap got arrays of different grids: new is $new, beside $u, and "
                 "their grids differ in bounds (((0.0, 2.0), (0.0, 1.0)) and ((0.0, 1.0), (0.0, "
                 "1.0))); use "
-                "False)); use arrays of one grid, or of grids related by coarsen()."
+                "arrays of one grid, or of grids related by coarsen()."
             ),
             "lap(u, plain)": (
                 "Kernel lap got arrays of different grids: new is $plain, beside $u, and "
                 "only the second was made by a grid; use "
-                "False)); use arrays of one grid, or of grids related by coarsen()."
+                "arrays of one grid, or of grids related by coarsen()."
             ),
             "lap(u, alone)": (
                 "Kernel lap got arrays of different grids: new is $alone, beside $u, and "
                 "they are shared by different communicators; use "
-                "False)); use arrays of one grid, or of grids related by coarsen()."
+                "arrays of one grid, or of grids related by coarsen()."
             ),
             "lap(u, da.Grid((7, 8), ranks=(SIZE, 1), periodic=True).zeros())": (
                 "Kernel lap got arrays of different grids: new is DistArray(shape=(7, 8), "
@@ -94,7 +94,7 @@ def test_arrays_that_do_not_fit_the_kernel() -> None:
             ".zeros(name='new'))": (
                 "Kernel lap got arrays of different grids: new is $new, beside $u, and "
                 "their grids differ in the positions of cells along x; use "
-                "False)); use arrays of one grid, or of grids related by coarsen()."
+                "arrays of one grid, or of grids related by coarsen()."
             ),
             "lap(u, u)": (
                 "Kernel lap got one array as new and as u, writes new (here) and reads u[1, "
