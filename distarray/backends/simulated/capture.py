@@ -4,8 +4,7 @@ Capturing follows CUDA's rules. It starts with the compute stream; another strea
 the moment at which it waits for an event that was recorded in the capture, and what it was given
 must come before the end of the compute stream's work when the capture ends. Work of streams that do
 not take part is no part of the graph. Within a graph only the kept order counts: what the
-communication stream was given runs in a stream of the graph's own, which starts after what the
-launching stream was given before.
+communication stream was given runs in a stream of the graph's own.
 """
 
 from __future__ import annotations
@@ -129,8 +128,6 @@ class SimulatedGraph:
         """
         target = cast("SimulatedStream", stream)
         inner = self._schedule.streams[-1]
-        # A launch starts after the stream's work and after earlier launches, as a whole.
-        inner.clock = joined(inner.clock, target.clock)
         marks: dict[int, Clock] = {}
 
         def of_launch(captured: SimulatedStream) -> SimulatedStream:

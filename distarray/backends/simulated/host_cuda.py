@@ -69,7 +69,9 @@ def _functions() -> str:
     return "\n".join(lines)
 
 
+# Text is told that it is compiled by NVRTC, so that what it says for that alone is tried out too.
 _HEADER = f"""\
+#define __CUDACC_RTC__
 #define __global__ inline __attribute__((always_inline))
 #define __device__
 #define __host__
@@ -79,27 +81,7 @@ struct dim3 {{ unsigned x, y, z; }};
 static dim3 gridDim, blockDim, blockIdx, threadIdx;
 template <class T> static inline T __ldg(const T *p) {{ return *p; }}
 extern "C" void *memcpy(void *, const void *, __SIZE_TYPE__);
-typedef signed char int8_t;
-typedef short int16_t;
-typedef int int32_t;
-typedef long long int64_t;
-typedef unsigned char uint8_t;
-typedef unsigned short uint16_t;
-typedef unsigned int uint32_t;
-typedef unsigned long long uint64_t;
-#define INT8_C(x) x
-#define INT16_C(x) x
-#define INT32_C(x) x
-#define INT64_C(x) x##LL
-#define UINT8_C(x) x
-#define UINT16_C(x) x
-#define UINT32_C(x) x##U
-#define UINT64_C(x) x##ULL
-#define INT32_MIN (-2147483647 - 1)
-#define INT64_MIN (-INT64_C(9223372036854775807) - 1)
-#define INT64_MAX INT64_C(9223372036854775807)
-#define INFINITY __builtin_inff()
-#define NAN __builtin_nanf("")
+static inline float __int_as_float(int x) {{ union {{ int i; float f; }} u = {{x}}; return u.f; }}
 {_functions()}
 #line 1 "kernel.cu"
 """
