@@ -9,8 +9,8 @@ import pytest
 
 from distarray import exact
 from distarray.regions import Box
-from distarray.stencil import calls, evaluate, language
-from distarray.stencil.cuda import packing, states
+from distarray.stencil import evaluate, language
+from distarray.stencil.cuda import packing, states, tiles
 from distarray.stencil.launch import ArrayView
 from tests.cuda_host import HostLaunch
 from tests.kernel_cases import HALO, Case, diffuse, parameter, profile, same_bits, several
@@ -320,38 +320,6 @@ def test_integers_wrap_around(dtype):
     assert not grows[HALO:-HALO, HALO:-HALO][0, 2]
 
 
-def test_all_functions_have_a_form_in_cuda():
-    """No function of the language is left to the reference executor."""
-    parameters = [parameter("a", "f8", ndim=1), parameter("b", "i4", ndim=1)]
-    parameters += [parameter("new", "f8", ndim=1)]
-    bits = calls.BITWISE
-    for name in sorted(calls.PRIMITIVES - calls.PARTS - {"where"}):
-
-        def kernel(a, b, new, name=name):
-            x = b[0] if name in bits else a[0]
-            new[0] = getattr(np, name)(*(x,) * getattr(np, name).nin).astype(np.float64)
-
-        assert Case(lambda a, b, new: kernel(a, b, new), parameters, (3,)).bound(
-            "cuda", Case(lambda a, b, new: kernel(a, b, new), parameters, (3,)).views
-        )
-
-
-def test_diffusion_in_place_of_an_alias():
-    """Two names of one array: the text promises nothing of its pointers."""
-
-    def kernel(a, b, new):
-        b[0, 0] = a[0, 0] + 1.0
-        new[0, 0] = a[0, 0] * 2.0
-
-    case = Case(kernel, [parameter(n) for n in ("a", "b", "new")], (5, 40), special=False)
-    launch = HostLaunch(case.program, [case.views[0], case.views[0], case.views[2]], case.geometry)
-    before = case.views[0].memory.copy()
-    launch.run(case.box)
-    inner = (slice(HALO, -HALO),) * 2
-    np.testing.assert_array_equal(case.views[0].memory[inner], before[inner] + 1.0)
-    np.testing.assert_array_equal(case.views[2].memory[inner], before[inner] * 2.0)
-
-
 def test_long_marches_keep_the_bits():
     case = Case(
         diffuse,
@@ -360,6 +328,7 @@ def test_long_marches_keep_the_bits():
         scalars={"r": 0.1},
         special=False,
     )
-    launches = packing.launches(case.bound("cuda", case.views).code, [(case.box, -1)], (0, 0, 0))
-    assert len(launches) == 1
+    code = case.bound("cuda", case.views).code
+    (launch,) = packing.launches(code, [(case.box, -1)], (0, 0, 0))
+    assert launch.values.view(tiles.launch_dtype(3, False))["steps"] > 1
     case.agree()
