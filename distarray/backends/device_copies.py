@@ -42,40 +42,40 @@ struct copy {
 struct alignas(16) sixteen { unsigned long long low, high; };
 
 template <typename T> static __device__ __forceinline__ void
-move(const struct copy *c, unsigned first)
+move(const struct copy &c, unsigned first)
 {
   T values[PER_THREAD];
   char *places[PER_THREAD];
 #pragma unroll
   for (int u = 0; u < PER_THREAD; u++) {
-    unsigned e = first + u * THREADS;
-    if (e >= c->count) continue;
-    const char *source = c->source;
-    places[u] = c->target;
+    const unsigned number = first + u * THREADS;
+    unsigned e = number < c.count ? number : c.count - 1;  /* no branch before the loads */
+    const char *source = c.source;
+    char *target = c.target;
 #pragma unroll
     for (int loop = 3; loop > 0; loop--) {
-      unsigned high = (unsigned)(((unsigned long long)c->magic[loop] * e) >> 32);
-      unsigned quotient = (high + e) >> c->shift[loop];
-      long long index = e - quotient * c->n[loop];
-      source += index * c->s[loop];
-      places[u] += index * c->t[loop];
+      const unsigned high = (unsigned)(((unsigned long long)c.magic[loop] * e) >> 32);
+      const unsigned quotient = (high + e) >> c.shift[loop];
+      const long long index = e - quotient * c.n[loop];
+      source += index * c.s[loop];
+      target += index * c.t[loop];
       e = quotient;
     }
-    values[u] = *(const T *)(source + (long long)e * c->s[0]);
-    places[u] += (long long)e * c->t[0];
+    values[u] = *(const T *)(source + (long long)e * c.s[0]);
+    places[u] = target + (long long)e * c.t[0];
   }
 #pragma unroll
   for (int u = 0; u < PER_THREAD; u++)
-    if (first + u * THREADS < c->count) *(T *)places[u] = values[u];
+    if (first + u * THREADS < c.count) *(T *)places[u] = values[u];
 }
 
 /* owners: the copy to which each block belongs */
 extern "C" __global__ void
 distarray_copies(const struct copy *__restrict__ copies, const int *__restrict__ owners)
 {
-  const struct copy *c = copies + owners[blockIdx.x];
-  const unsigned first = (blockIdx.x - c->first) * (PER_THREAD * THREADS) + threadIdx.x;
-  switch (c->size) {
+  const struct copy c = copies[owners[blockIdx.x]];  /* in registers, for all elements */
+  const unsigned first = (blockIdx.x - c.first) * (PER_THREAD * THREADS) + threadIdx.x;
+  switch (c.size) {
   case 1: move<unsigned char>(c, first); break;
   case 2: move<unsigned short>(c, first); break;
   case 4: move<unsigned int>(c, first); break;
