@@ -60,8 +60,8 @@ def test_the_device_comes_first_and_the_streams_are_those_of_the_design(fake):
     assert fake.calls[:2] == [("setDevice", 2), ("memGetInfo",)]
     streams = [(call[1], call[2]) for call in fake.named("Stream")]
     assert streams == [
-        (driver.compute.handle, {}),
-        (driver.communication.handle, {"non_blocking": True, "priority": -1000}),
+        (driver.compute.pointer, {}),
+        (driver.communication.pointer, {"non_blocking": True, "priority": -1000}),
     ]
     assert (driver.compute.name, driver.communication.name) == ("compute", "communication")
     assert driver.identity == (UUID[:-1] + bytes([2])).hex()
@@ -92,12 +92,12 @@ def test_events_are_recorded_and_waited_for_by_handle(driver, fake):
     driver.communication.wait(event)
     event.synchronize()
     driver.compute.synchronize()
-    compute, communication = driver.compute.handle, driver.communication.handle
+    compute, communication = driver.compute.pointer, driver.communication.pointer
     assert fake.calls == [
-        ("Event", event.handle, {"disable_timing": True}),
-        ("eventRecord", event.handle, compute),
-        ("streamWaitEvent", communication, event.handle),
-        ("eventSynchronize", event.handle),
+        ("Event", event.pointer, {"disable_timing": True}),
+        ("eventRecord", event.pointer, compute),
+        ("streamWaitEvent", communication, event.pointer),
+        ("eventSynchronize", event.pointer),
         ("streamSynchronize", compute),
     ]
 
@@ -105,7 +105,7 @@ def test_events_are_recorded_and_waited_for_by_handle(driver, fake):
 def test_whether_an_event_is_done(driver, fake, monkeypatch):
     event = driver.event()
     assert event.done()
-    fake.pending_events.add(event.handle)
+    fake.pending_events.add(event.pointer)
     assert not event.done()
     monkeypatch.setattr(fake.runtime, "eventQuery", lambda handle: 700)
     with pytest.raises(BackendError, match="cudaError700"):
@@ -128,7 +128,7 @@ def test_a_failed_device_is_a_backend_error_where_it_is_waited_for(driver, fake,
 def test_arrays_come_from_the_pool_of_the_compute_stream(driver, fake):
     allocation = driver.allocate(1000)
     assert allocation.nbytes == 1000
-    assert fake.calls == [("alloc", 1000, driver.compute.handle)]
+    assert fake.calls == [("alloc", 1000, driver.compute.pointer)]
     assert fake.current == ["null"]
 
 
@@ -200,7 +200,7 @@ def test_fill(driver, fake):
     allocation = driver.allocate(32)
     part = Access(allocation, allocation.address + 8, (2, 3), (12, 4), 4, True)
     driver.fill(part, 0xFF, driver.communication)
-    expected = ("memsetAsync", allocation.address + 8, 0xFF, 24, driver.communication.handle)
+    expected = ("memsetAsync", allocation.address + 8, 0xFF, 24, driver.communication.pointer)
     assert fake.calls[1:] == [expected]
     driver.fill(Access(allocation, allocation.address, (0, 3), (12, 4), 4, True), 0, driver.compute)
     assert fake.calls[1:] == [expected]
@@ -213,7 +213,7 @@ def test_pinned_transfers_wait_for_nothing(driver, fake):
     driver.to_device(host, whole(allocation), driver.communication, pinned=True)
     back = driver.pinned(512)
     driver.to_host(whole(allocation, write=False), back, driver.communication, pinned=True)
-    stream, address = driver.communication.handle, allocation.address
+    stream, address = driver.communication.pointer, allocation.address
     assert fake.named("memcpyAsync", "streamSynchronize", "eventSynchronize") == [
         ("memcpyAsync", address, host.ctypes.data, 512, 1, stream),
         ("memcpyAsync", back.ctypes.data, address, 512, 2, stream),
@@ -229,13 +229,13 @@ def test_small_uploads_go_through_pinned_slots_without_waiting_for_a_stream(driv
     assert at(allocation.address, 32) == np.arange(4.0).tobytes()
     copy = fake.named("memcpyAsync")[0]
     assert copy[2] != values.ctypes.data
-    assert copy[3:] == (32, 1, driver.compute.handle)
+    assert copy[3:] == (32, 1, driver.compute.pointer)
     assert not fake.named("streamSynchronize")
     # The slot's event: waited for before its memory is written, recorded after the copy.
     names = [call[0] for call in fake.calls]
     assert names[1:] == ["eventSynchronize", "memcpyAsync", "eventRecord"]
     assert fake.calls[1][1] == fake.calls[3][1]
-    assert fake.calls[3][2] == driver.compute.handle
+    assert fake.calls[3][2] == driver.compute.pointer
 
 
 def test_slots_are_used_in_turn_and_again_after_their_event(driver, fake):
@@ -255,7 +255,7 @@ def test_large_uploads_are_waited_for(driver, fake):
     values = np.arange(SLOT_BYTES + 1, dtype=np.uint8)
     allocation = driver.allocate(values.nbytes)
     driver.to_device(values, whole(allocation), driver.compute, pinned=False)
-    stream = driver.compute.handle
+    stream = driver.compute.pointer
     assert fake.calls[1:] == [
         ("memcpyAsync", allocation.address, values.ctypes.data, values.nbytes, 1, stream),
         ("streamSynchronize", stream),
@@ -417,7 +417,7 @@ def test_a_launch_hands_over_addresses_of_the_present_values(driver, fake):
     driver.launch(function, (7, 2, 1), (32, 4, 1), parameters, driver.communication, (), "scale")
     ((name, *arguments),) = fake.calls
     assert name == "launchKernel"
-    stream = driver.communication.handle
+    stream = driver.communication.pointer
     assert arguments == [function, (7, 2, 1), (32, 4, 1), 0, stream, parameters.pointer, 0]
     table = (ctypes.c_void_p * 2).from_address(parameters.pointer)
     parameters.values[1][0] = 3.5
@@ -448,7 +448,7 @@ def test_capture_is_of_the_compute_stream_and_gives_a_graph(driver, fake):
     assert not driver.begin_capture()
     graph = driver.end_capture()
     graph.launch(driver.compute)
-    stream = driver.compute.handle
+    stream = driver.compute.pointer
     assert fake.calls == [
         ("begin_capture", stream),
         ("end_capture", stream),
@@ -497,7 +497,7 @@ def test_plain_memory_is_freed_after_the_capture(driver, fake):
     assert not fake.named("free", "deviceSynchronize")
     driver.end_capture()
     assert fake.calls[-3:] == [
-        ("end_capture", driver.compute.handle),
+        ("end_capture", driver.compute.pointer),
         ("deviceSynchronize",),
         ("free", address),
     ]

@@ -188,7 +188,7 @@ class CudaDriver:
     def fill(self, access: Access, byte: int, stream: Any) -> None:
         nbytes = memory.nbytes_of(access)
         if nbytes:
-            self._runtime.memsetAsync(access.address, byte, nbytes, stream.handle)
+            self._runtime.memsetAsync(access.address, byte, nbytes, stream.pointer)
 
     def to_device(
         self, source: np.ndarray[Any, Any], target: Access, stream: Any, *, pinned: bool
@@ -255,7 +255,7 @@ class CudaDriver:
         name: str,
     ) -> None:
         try:
-            self._launch(function, *grid, *block, 0, stream.handle, parameters.pointer, 0)
+            self._launch(function, *grid, *block, 0, stream.pointer, parameters.pointer, 0)
         except RuntimeError as error:
             raise failure(f"launching {name} (grid {grid}, block {block})", error) from error
 

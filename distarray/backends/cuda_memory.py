@@ -100,7 +100,7 @@ def copy(cuda: Any, target: int, source: int, nbytes: int, *, kind: str, stream:
     """Give a stream the copy of some bytes between addresses. Local."""
     runtime = cuda.runtime
     try:
-        runtime.memcpyAsync(target, source, nbytes, getattr(runtime, kind), stream.handle)
+        runtime.memcpyAsync(target, source, nbytes, getattr(runtime, kind), stream.pointer)
     except RuntimeError as error:
         raise failure(f"a transfer of {nbytes} bytes", error) from error
 

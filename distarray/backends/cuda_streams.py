@@ -19,21 +19,21 @@ def failure(what: str, error: Exception) -> BackendError:
 class CudaEvent:
     """A mark in the work of a stream, without a time."""
 
-    __slots__ = ("_event", "_runtime", "handle")
+    __slots__ = ("_event", "_runtime", "pointer")
 
     def __init__(self, cuda: Any) -> None:
         self._runtime = cuda.runtime
         self._event = cuda.Event(disable_timing=True)  # destroys the event with the last reference
-        self.handle: int = self._event.ptr
+        self.pointer: int = self._event.ptr
 
     def synchronize(self) -> None:
         try:
-            self._runtime.eventSynchronize(self.handle)
+            self._runtime.eventSynchronize(self.pointer)
         except RuntimeError as error:
             raise failure("waiting for its work", error) from error
 
     def done(self) -> bool:
-        status: int = self._runtime.eventQuery(self.handle)
+        status: int = self._runtime.eventQuery(self.pointer)
         if status not in {0, _NOT_READY}:
             error = self._runtime.CUDARuntimeError(status)
             raise failure("its work", error)
@@ -45,33 +45,28 @@ class CudaStream:
 
     Attributes
     ----------
-    handle : int
+    pointer : int
         As the CUDA libraries take it.
     cupy : cupy.cuda.Stream
     """
 
-    __slots__ = ("_runtime", "cupy", "handle", "name")
+    __slots__ = ("_runtime", "cupy", "name", "pointer")
 
     def __init__(self, cuda: Any, name: str, stream: Any) -> None:
         self._runtime = cuda.runtime
         self.name = name
         self.cupy = stream
-        self.handle: int = stream.ptr
-
-    @property
-    def pointer(self) -> int:
-        """The handle, by the name that other libraries are handed streams by."""
-        return self.handle
+        self.pointer: int = stream.ptr
 
     def record(self, event: Any) -> None:
-        self._runtime.eventRecord(event.handle, self.handle)
+        self._runtime.eventRecord(event.pointer, self.pointer)
 
     def wait(self, event: Any) -> None:
-        self._runtime.streamWaitEvent(self.handle, event.handle)
+        self._runtime.streamWaitEvent(self.pointer, event.pointer)
 
     def synchronize(self) -> None:
         try:
-            self._runtime.streamSynchronize(self.handle)
+            self._runtime.streamSynchronize(self.pointer)
         except RuntimeError as error:
             raise failure("waiting for its work", error) from error
 
