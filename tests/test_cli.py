@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from distarray import doctor
+from distarray.backends import nvidia
 from tests.harness import RanksResult, run_ranks, run_serial
 
 
@@ -111,6 +112,51 @@ def test_more_ranks_than_cores_is_a_note() -> None:
     cores = doctor.available_cores()
     assert cores <= (os.cpu_count() or 1)
     assert next(doctor.processor(cores + 1)).state == "note"
+
+
+def found(*machine: object, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the doctor says of GPUs where the driver reports this."""
+    monkeypatch.setattr(nvidia, "look", lambda: nvidia.Machine(*machine))  # type: ignore[arg-type]
+    return [str(finding) for finding in doctor.gpus()]
+
+
+def test_a_machine_without_gpus_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = "device='cuda' needs a GPU, and there is no driver (x, y); install it or use 'cpu'."
+    lines = found(0, (0, 0), problem, monkeypatch=monkeypatch)
+    assert lines == ["ok   GPUs       none: there is no driver (x, y)"]
+
+
+def test_gpus_without_cupy_are_a_note_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.cuda, "available", lambda: (False, "install 'distarray[cuda13]'."))
+    gpus, cupy, mpi = found(4, (13, 1), monkeypatch=monkeypatch)
+    assert gpus == "ok   GPUs       4 for this process, driver for CUDA 13.1"
+    assert cupy == "note CuPy       install 'distarray[cuda13]'."
+    assert re.match("ok   GPU to MPI .*(?:device memory|says)", mpi)
+
+
+def test_gpus_with_cupy_show_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.cuda, "available", lambda: (True, ""))
+    versions = {"cupy-cuda12x": "14.2.0"}
+    monkeypatch.setattr(doctor, "installed_version", versions.get)
+    assert found(1, (12, 8), monkeypatch=monkeypatch)[1] == "ok   CuPy       cupy-cuda12x 14.2.0"
+
+
+def test_the_device_and_the_transport_are_named() -> None:
+    result = run_ranks(
+        "distarray", 2, args=["doctor"], env={"DISTARRAY_DEVICE": "simulated"}, timeout=120
+    )
+    assert "ok   device     simulated\nok   transport  staged\n" in result.stdout
+    assert "kernels, halos and sums are right on 2 ranks\n" in result.stdout
+    result = run_serial(
+        "distarray", args=["doctor", "--no-launch"], env={"DISTARRAY_DEVICE": "cpu"}
+    )
+    assert "ok   device     cpu\nok   self-test" in result.stdout
+
+
+def test_a_device_that_does_not_work_fails() -> None:
+    result = alone("doctor", "--no-launch", code=1, DISTARRAY_DEVICE="gpu")
+    assert "FAIL device     DISTARRAY_DEVICE=gpu is unknown; use" in result.stdout
+    assert "FAIL self-test" in result.stdout
 
 
 @pytest.mark.parametrize("n", [0, 3])
