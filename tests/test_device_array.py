@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import distarray as da
-from distarray.backends import device_copies
+from distarray.backends import accelerator, device_copies
 from distarray.backends.accelerator import AcceleratorBackend
 from distarray.backends.base import BoxCopy
 from distarray.backends.device_array import DeviceArray
@@ -315,10 +315,29 @@ def test_what_is_missing_says_so(backend: AcceleratorBackend, call: Any) -> None
         call(backend.asarray(values_of((3,))))
 
 
-@pytest.mark.parametrize("other", ["text", None, [None]])
+@pytest.mark.parametrize("other", ["text", None, [None], np.str_("text")])
 def test_what_is_no_number(backend: AcceleratorBackend, other: Any) -> None:
-    with pytest.raises(TypeError):
-        backend.asarray(values_of((3,))) + other
+    array = backend.asarray(values_of((3,)))
+    with pytest.raises(UnsupportedError, match="do not combine"):
+        array + other
+    with pytest.raises(UnsupportedError, match="do not combine"):
+        array[0] = other
+
+
+def test_devices_do_not_mix(backend: AcceleratorBackend) -> None:
+    other = AcceleratorBackend(SimulatedDriver())
+    with pytest.raises(BackendError, match="another device"):
+        backend.asarray(values_of((3,))) + other.asarray(values_of((3,)))
+
+
+def test_large_arrays_with_gaps_go_in_parts(
+    backend: AcceleratorBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accelerator, "MOST_PACKED", 50)
+    values = values_of((3, 4, 5))
+    memory = backend.allocate((), (3, 4, 5), (0, 0, 0), values.dtype)
+    memory[...] = values
+    same(memory, values)
 
 
 def test_equal_calls_share_one_program(backend: AcceleratorBackend) -> None:

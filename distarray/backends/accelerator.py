@@ -19,7 +19,7 @@ from distarray.backends.device_array import DeviceArray, require_writeable
 from distarray.backends.device_lines import Form
 from distarray.backends.device_scalars import KeptScalars
 from distarray.backends.driver import Driver
-from distarray.errors import BackendError
+from distarray.errors import BackendError, UnsupportedError, shown
 
 if TYPE_CHECKING:
     from distarray.stencil.expression import Program
@@ -29,6 +29,8 @@ HostArray = np.ndarray[Any, Any]
 
 #: Bytes at whose multiples rows start: what a warp moves at a time, if their elements are doubles.
 ROW = 128
+#: Bytes that are packed at once on their way from or to the host.
+MOST_PACKED = 1 << 28
 
 
 class AcceleratorBackend:
@@ -139,20 +141,30 @@ class AcceleratorBackend:
             return np.asarray(values)
         found = np.empty(values.shape, values.dtype)
         if values.size:
-            packed = values if values.contiguous else self._packed(values)
-            self.driver.to_host(packed.access(False), found, self.compute, pinned=False)
+            self._download(values, found)
         return found
 
-    def _packed(self, values: DeviceArray) -> DeviceArray:
-        packed = self.empty(values.shape, values.dtype)
-        self.prepare_copies([BoxCopy(values, packed)])()
-        return packed
+    def _download(self, values: DeviceArray, found: HostArray) -> None:
+        if not values.contiguous and _many(values):
+            for row, into in zip(values, found, strict=True):
+                self._download(row, into)
+            return
+        packed = values
+        if not values.contiguous:
+            packed = self.empty(values.shape, values.dtype)
+            self.prepare_copies([BoxCopy(values, packed)])()
+        self.driver.to_host(packed.access(False), found, self.compute, pinned=False)
 
     def asarray(self, values: Any) -> DeviceArray:
         """A contiguous array of the values of a host array; device arrays as they are. Local."""
         if isinstance(values, DeviceArray):
             return values
         host = np.asarray(values)
+        if host.dtype.kind not in "biufc":
+            raise UnsupportedError(
+                f"Device arrays do not combine with {shown(values)}; use numbers, NumPy arrays or "
+                "device arrays."
+            )
         found = self.empty(host.shape, host.dtype)
         self._upload(host, found)
         return found
@@ -160,6 +172,10 @@ class AcceleratorBackend:
     def _upload(self, values: HostArray, target: DeviceArray) -> None:
         """Copy a host array into an array of equal shape and dtype."""
         if not values.size:
+            return
+        if not target.contiguous and _many(target):
+            for row, into in zip(values, target, strict=True):
+                self._upload(row, into)
             return
         packed = target if target.contiguous else self.empty(target.shape, target.dtype)
         source = np.ascontiguousarray(values)
@@ -193,6 +209,11 @@ class AcceleratorBackend:
 
     def end_capture(self) -> Graph:
         return self.driver.end_capture()
+
+
+def _many(array: DeviceArray) -> bool:
+    """Whether an array with gaps is better packed in parts than at once."""
+    return array.nbytes > MOST_PACKED and array.ndim > 1
 
 
 def pitched_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from distarray.backends.calls import nothing
 from distarray.backends.device_array import DeviceArray, require_writeable
 from distarray.backends.device_copies import overlap
 from distarray.backends.device_lines import Form, Function, Line, Operand, Steps
-from distarray.errors import ArrayError, UnsupportedError, shown
+from distarray.errors import ArrayError, BackendError
 from distarray.stencil.expression import WeakKind, kind_of
 
 if TYPE_CHECKING:
@@ -89,16 +89,20 @@ def evaluated(
 
 
 def _taken(backend: AcceleratorBackend, operand: Any) -> Any:
-    """A device array or a number."""
-    if isinstance(operand, DeviceArray | bool | int | float | complex | np.generic):
+    """An array of the backend or a number."""
+    if isinstance(operand, DeviceArray):
+        if operand.backend is backend:
+            return operand
+        raise BackendError(
+            f"An array on {operand.backend.name!r} does not combine with one on another device, "
+            f"{backend.name!r}; take its values by get()."
+        )
+    if isinstance(operand, bool | int | float | complex):
         return operand
-    if isinstance(operand, np.ndarray | list | tuple):
-        host = np.asarray(operand)
-        return backend.asarray(host) if host.ndim else host[()]
-    raise UnsupportedError(
-        f"Device arrays do not combine with {shown(operand)}; use numbers, NumPy arrays or device "
-        "arrays."
-    )
+    host = np.asarray(operand)
+    if host.ndim or host.dtype.kind not in _KINDS:
+        return backend.asarray(host if isinstance(operand, list | tuple) else operand)
+    return host[()]
 
 
 def _mask(backend: AcceleratorBackend, where: Any) -> DeviceArray:
@@ -115,7 +119,7 @@ def _described(function: Function, operands: Sequence[Any]) -> tuple[Operand, ..
     found = tuple(map(_described_operand, operands))
     if function is np.power and found[1].dtype is None:
         base, exponent = found[0].dtype, operands[1]
-        floating = base is None or base.kind == "f"
+        floating = base is None or base.kind == "f" or isinstance(exponent, float)
         if exponent in (_FLOAT_EXPONENTS if floating else _WHOLE_EXPONENTS):
             return found[0], found[1]._replace(constant=exponent)
     return found
@@ -125,7 +129,7 @@ def _described_operand(operand: Any) -> Operand:
     if isinstance(operand, DeviceArray):
         return Operand(operand.dtype)
     if isinstance(operand, np.generic):
-        return Operand(operand.dtype, _KINDS.get(operand.dtype.kind))
+        return Operand(operand.dtype, _KINDS[operand.dtype.kind])
     return Operand(None, kind_of(operand))
 
 
