@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from distarray.backends.device_executors import Calls, Kernels
 from distarray.comm import SerialCommunicator
 from distarray.stencil.compile import NativeLaunch
 from distarray.stencil.evaluate import NumpyLaunch
@@ -45,8 +46,11 @@ def test_both_executors_are_what_they_seem() -> None:
     for name in ("", "numpy"):
         with executor(name):
             plan, _ = diffuse.prepare([grid.empty(), grid.empty()], {"r": 0.1})
-            kinds.append(type(plan._launch))
-    assert kinds == [NativeLaunch, NumpyLaunch]
+            # A device has one kind of launch, for what runs as CUDA text or as NumPy.
+            kinds.append(type(getattr(plan._launch, "_executor", plan._launch)))
+    # A GPU has no NumPy.
+    expected = {"cpu": [NativeLaunch, NumpyLaunch], "simulated": [Kernels, Calls]}
+    assert kinds == expected.get(grid.device, [Kernels, Kernels])
 
 
 def test_single_precision() -> None:
