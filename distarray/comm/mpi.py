@@ -252,11 +252,15 @@ def _parts(buffer: Any, limit: int) -> Iterator[Any]:
 
     Memory of a device, which NumPy does not know, is taken by the interface that it offers.
     """
-    octets: Any = (
-        np.ravel(buffer).view(np.uint8) if isinstance(buffer, np.ndarray) else MPI.buffer(buffer)
-    )
-    for start in range(0, octets.nbytes, limit):
-        yield [octets[start : start + limit], MPI.BYTE]
+    if isinstance(buffer, np.ndarray):
+        octets = buffer.reshape(-1).view(np.uint8)
+        for start in range(0, octets.size, limit):
+            yield [octets[start : start + limit], MPI.BYTE]
+        return
+    memory = MPI.buffer(buffer)  # cannot be sliced: the host may not look into it
+    for start in range(0, memory.nbytes, limit):
+        size = min(limit, memory.nbytes - start)
+        yield [MPI.buffer.fromaddress(memory.address + start, size), MPI.BYTE]
 
 
 class MpiReduction(MpiRequest):

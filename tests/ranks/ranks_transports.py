@@ -23,6 +23,7 @@ from distarray.testing import WatchedCommunicator
 from distarray.transfer import Selection, Stride
 from distarray.transports.choice import on_device
 from distarray.transports.communicator import DeviceCommunicator
+from distarray.transports.device import DeviceTransport
 from tests.communicator_contract import CommunicatorContract
 
 RANKS = (1, 2, 3, 4, 8)
@@ -169,6 +170,40 @@ def test_messages_longer_than_the_limit():
 
     grid = Decomposition((2 * SIZE + 1, 301), (SIZE, 1), periodic=(True, False), halo=1)
     require_the_bits_of_the_cpu(make, grid)
+
+
+class Foreign:
+    """Memory as a CUDA device offers it to MPI: by its address only."""
+
+    def __init__(self, buffer):
+        self.kept = buffer
+        self.nbytes = buffer.nbytes
+        self.__cuda_array_interface__ = {
+            "shape": (buffer.nbytes,),
+            "typestr": "|u1",
+            "data": (buffer.address, False),
+            "strides": None,
+            "stream": None,
+            "version": 3,
+        }
+
+
+def test_mpi_takes_memory_by_its_address_in_parts_too():
+    class Offering:
+        message_memory = staticmethod(Foreign)
+
+        def __getattr__(self, name):
+            return getattr(DEVICE, name)
+
+    def make(grid, backend):
+        return [field(grid, backend)], [{(): box(2, 1)}]
+
+    grid = Decomposition((2 * SIZE + 1, 301), (SIZE, 1), periodic=(True, False), halo=1)
+    expected = halos(make, grid, CpuBackend(), WORLD)
+    for base in (WORLD, split_world()):
+        offering = Offering()
+        communicator = DeviceCommunicator(base, offering, DeviceTransport(base, offering))
+        assert halos(make, grid, DEVICE, communicator) == expected
 
 
 def test_exchanges_under_way_pair_in_the_order_of_their_beginning():
