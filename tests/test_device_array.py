@@ -406,6 +406,48 @@ def test_a_run_reads_no_further_than_its_boxes() -> None:
     }
 
 
+def test_a_run_reads_finer_and_coarser_arrays_and_profiles_where_it_needs_them() -> None:
+    driver = Recorded()
+    backend = AcceleratorBackend(driver)
+
+    def mix(new, fine, coarse, along):  # type: ignore[no-untyped-def]
+        new[0] = fine.fine[1] + coarse.coarse[-1] + coarse.coarse[0] + along[2]
+
+    double = np.dtype("f8")
+    described = [
+        ArrayParameter("new", double, (), (False,)),
+        ArrayParameter("fine", double, (), (False,), level=1),
+        ArrayParameter("coarse", double, (), (False,), level=-1),
+        ArrayParameter("along", double, (), None, profile_axis=0),
+    ]
+    program = tracing.trace(mix, described, {}, {}, ndim=1)
+    # 8 cells from global index 5 on; finer from 10 on, coarser from 2 on; one halo cell each.
+    new, fine, coarse, along = (backend.asarray(np.zeros(n)) for n in (10, 18, 7, 12))
+    views = [
+        ArrayView(new, (1,), (5,)),
+        ArrayView(fine, (1,), (10,)),
+        ArrayView(coarse, (1,), (2,)),
+        ArrayView(along, (1,), (5,)),
+    ]
+    launch = backend.bind(program, views, LaunchGeometry((5,), (40,), (False,), None))
+    driver.given.clear()
+    launch.run_boxes(((Box((2,), (6,)), -1),))
+    ((_, accesses),) = driver.given
+    found = {
+        name: (access.address - array.address, access.shape, access.strides)
+        for name, array in {"new": new, "fine": fine, "coarse": coarse, "along": along}.items()
+        for access in accesses
+        if access.allocation is array.allocation
+    }
+    # Global cells 7 to 10: finer 2 i + 1 = 15, 17, 19, 21; coarser i // 2 - 1 to i // 2 = 2 to 5.
+    assert found == {
+        "new": (8 * (1 + 2), (4,), (8,)),
+        "fine": (8 * (1 + 15 - 10), (4,), (16,)),
+        "coarse": (8 * (1 + 2 - 2), (4,), (8,)),
+        "along": (8 * (1 + 2 + 2), (4,), (8,)),
+    }
+
+
 @provokes_races
 def test_a_missing_wait_before_a_copy_is_a_race(backend: AcceleratorBackend) -> None:
     field, packed = backend.asarray(values_of((6, 6))), backend.empty((6,), "f8")
