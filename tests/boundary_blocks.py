@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arguments import backend_for
 from distarray.arraylike import ArrayMarker
-from distarray.backends.cpu import CpuBackend
 from distarray.block import Block
 from distarray.boundary import Boundary, BoundaryFill
 from distarray.decomposition import Decomposition
 from distarray.geometry import AxisGeometry
 from distarray.layout import HaloReads, Layout
+from tests.devices import host
 
 NAMES = ("x", "y", "z")
 
 
-class PlainBackend(CpuBackend):
-    """Memory poisoned so that nothing unfilled looks like a value."""
-
-    def allocate(self, components: Any, shape: Any, halo: Any, dtype: Any) -> Any:
-        poison = np.nan if np.dtype(dtype).kind in "fc" else 111
-        return np.full(components + shape, poison, dtype)
+def poisoned(layout: Layout, rank: int) -> Block:
+    """A block of the device under test in which nothing unfilled looks like a value."""
+    block = Block(layout, rank, backend_for("auto"))
+    block.memory[...] = np.nan if layout.dtype.kind in "fc" else 111
+    return block
 
 
 @dataclass
@@ -168,7 +168,7 @@ def _selector(case: Case, axis: int, side: int, lead: int) -> Callable[[int], tu
 def make_blocks(case: Case, ranks: Sequence[int], values: Any) -> list[Block]:
     """Blocks of all ranks with their owned values; halos poisoned."""
     layout = case.layout(ranks)
-    blocks = [Block(layout, rank, PlainBackend()) for rank in range(layout.decomposition.size)]  # type: ignore[arg-type]
+    blocks = [poisoned(layout, rank) for rank in range(layout.decomposition.size)]
     for block in blocks:
         block.owned_memory[...] = values[(..., *block.owned.slices())]
     return blocks
@@ -187,18 +187,19 @@ def exchange(case: Case, blocks: Sequence[Block], reads: HaloReads) -> None:
     layout = blocks[0].layout
     whole = np.empty(layout.shape, layout.dtype)
     for block in blocks:
-        whole[(..., *block.owned.slices())] = block.owned_memory
+        whole[(..., *block.owned.slices())] = host(block.owned_memory)
     for block in blocks:
         coords = layout.decomposition.coords(block.rank)
         for (component, direction), widths in reads.items():
             if layout.decomposition.neighbour(coords, direction) is not None:
-                memory = block.component(component)
+                memory = host(block.component(component)).copy()
                 for cell in region_cells(block, direction, widths):
                     source = tuple(
                         i % n if p else i
                         for i, n, p in zip(cell, case.points, case.periodic, strict=True)
                     )
                     memory[tuple(np.subtract(cell, block.padded.start))] = whole[component + source]
+                block.component(component)[...] = memory
 
 
 def region_cells(
@@ -263,10 +264,11 @@ def assert_reads_equal(
             slice(a + h, b + h)
             for a, b, h in zip(block.owned.start, block.owned.stop, case.halo, strict=True)
         ]
-        np.testing.assert_array_equal(block.owned_memory, reference[(..., *slices)])
+        np.testing.assert_array_equal(host(block.owned_memory), reference[(..., *slices)])
+        memory = host(block.memory)
         for (component, direction), widths in reads.items():
             for cell in region_cells(block, direction, widths):
-                found = block.component(component)[tuple(np.subtract(cell, block.padded.start))]
+                found = memory[component + tuple(np.subtract(cell, block.padded.start))]
                 wanted = reference[component + tuple(np.add(cell, case.halo))]
                 assert found == wanted, (block.rank, component, direction, cell, found, wanted)
                 checked += 1
@@ -278,6 +280,7 @@ class FakeArray(ArrayMarker):
 
     def __init__(self, block: Block, boundary: Any, component_prefix: tuple[int, ...]) -> None:
         self.block, self.boundary, self.component_prefix = block, boundary, component_prefix
+        self.device = block.backend.name
 
 
 def fake_array(block: Block, boundary: Any = None, component_prefix: tuple[int, ...] = ()) -> Any:

@@ -24,6 +24,7 @@ from tests.boundary_blocks import (
     plan,
     run_fills,
 )
+from tests.devices import host
 
 GRIDS = [(1, 1), (2, 1), (1, 2), (2, 2), (3, 2)]
 
@@ -59,7 +60,7 @@ def test_index_coordinate_time_and_defaults() -> None:
     (block,) = run_fills(case, (1, 1), values, {"x": bc.Custom(kernel)}, all_reads(case), 2.0)
     for i in (-2, -1, 5, 6):
         np.testing.assert_array_equal(
-            block.memory[i + 2, 1:-1], i * 100.0 + case.position(0, i) + 6.0
+            host(block.memory)[i + 2, 1:-1], i * 100.0 + case.position(0, i) + 6.0
         )
     fill = plan(make_boundary(case, (1, 1), {"x": bc.Custom(kernel)}), block, all_reads(case))
     fill.run(2.0)
@@ -75,8 +76,8 @@ def test_shift_is_the_dimension_free_form() -> None:
 
     values = case.values()
     blocks = run_fills(case, (1, 2, 1), values, {"y": bc.Custom(copy)}, all_reads(case))
-    np.testing.assert_array_equal(blocks[0].memory[1:-1, 0, 1:-1], values[:, 0])
-    np.testing.assert_array_equal(blocks[1].memory[1:-1, -1, 1:-1], values[:, -1])
+    np.testing.assert_array_equal(host(blocks[0].memory)[1:-1, 0, 1:-1], values[:, 0])
+    np.testing.assert_array_equal(host(blocks[1].memory)[1:-1, -1, 1:-1], values[:, -1])
 
 
 def test_components_of_one_array_may_be_joined() -> None:
@@ -113,7 +114,7 @@ def test_a_later_condition_on_one_component_replaces_its_part() -> None:
     boundary.view((1,))["x"] = bc.Outflow()
     exchange(case, blocks, all_reads(case))
     plan(boundary, blocks[0], all_reads(case)).run()
-    np.testing.assert_array_equal(blocks[0].memory[:, 0, 1:-1], [-values[0, 0], values[1, 0]])
+    np.testing.assert_array_equal(host(blocks[0].memory)[:, 0, 1:-1], [-values[0, 0], values[1, 0]])
 
 
 def test_custom_on_a_component_view_gets_the_component() -> None:
@@ -124,8 +125,9 @@ def test_custom_on_a_component_view_gets_the_component() -> None:
     boundary.view((1,))["x-"] = bc.Custom(linear)
     exchange(case, blocks, all_reads(case))
     plan(boundary, blocks[0], all_reads(case)).run()
-    np.testing.assert_array_equal(blocks[0].memory[1, 0, 1:-1], 2 * values[1, 0] - values[1, 1])
-    assert np.isnan(blocks[0].memory[0, 0]).all()
+    memory = host(blocks[0].memory)
+    np.testing.assert_array_equal(memory[1, 0, 1:-1], 2 * values[1, 0] - values[1, 1])
+    assert np.isnan(memory[0, 0]).all()
 
 
 def test_custom_within_piecewise() -> None:
@@ -168,7 +170,7 @@ def test_other_arrays_beside_the_face(wraps: bool) -> None:
             exchange(v_case, v_blocks, needed)
             plan(boundary, block, reads).run()
             if block.owned.stop[0] == 7:
-                found.append(block.memory[-1, 1:-1])
+                found.append(host(block.memory)[-1, 1:-1])
         np.testing.assert_array_equal(np.concatenate(found), expected)
 
 
@@ -190,8 +192,8 @@ def test_layers_of_another_array() -> None:
     plan(inner, other, needed).run()
     plan(boundary, block, reads).run()
     for m in (1, 2):
-        np.testing.assert_array_equal(block.memory[2 - m, 1:-1], -others[m - 1] + others[0])
-        np.testing.assert_array_equal(block.memory[6 + m, 1:-1], -others[5 - m] + others[-1])
+        np.testing.assert_array_equal(host(block.memory)[2 - m, 1:-1], -others[m - 1] + others[0])
+        np.testing.assert_array_equal(host(block.memory)[6 + m, 1:-1], -others[5 - m] + others[-1])
 
 
 def test_arrays_read_in_owned_points_only_need_no_regions() -> None:
@@ -222,7 +224,7 @@ def test_component_views_of_other_arrays() -> None:
     assert needed == {((1,), (0, 1)): (0, 1)}
     exchange(pair, [other], needed)
     plan(boundary, block, {((), (-1, 0)): (1, 0)}).run()
-    np.testing.assert_array_equal(block.memory[0, 1:-1], np.roll(others[1, 0], -1))
+    np.testing.assert_array_equal(host(block.memory)[0, 1:-1], np.roll(others[1, 0], -1))
 
 
 def refused(

@@ -20,9 +20,11 @@ from tests.boundary_blocks import (
     make_boundary,
     padded_reference,
     plan,
+    poisoned,
     refresh,
     run_fills,
 )
+from tests.devices import host
 
 GRIDS_2D = [(1, 1), (2, 1), (1, 2), (2, 2), (3, 2)]
 GRIDS_3D = [(1, 1, 1), (2, 1, 2), (1, 2, 2), (2, 2, 2)]
@@ -81,7 +83,7 @@ def test_robin_satisfies_its_equation() -> None:
     values = case.values()
     (block,) = run_fills(case, (1, 1), values, {"x": bc.Robin(1.5, -0.25, 0.75)}, all_reads(case))
     for m, side in itertools.product((1, 2), (-1, 1)):
-        layer = block.memory[2 - m if side < 0 else 9 + m, 1:-1]
+        layer = host(block.memory)[2 - m if side < 0 else 9 + m, 1:-1]
         w, d = values[m - 1 if side < 0 else 8 - m], (2 * m - 1) * case.width
         np.testing.assert_allclose(1.5 * (layer + w) / 2 - 0.25 * (layer - w) / d, 0.75, rtol=1e-13)
 
@@ -183,7 +185,7 @@ def test_stretched_axis(staggered: bool) -> None:
         for block in run_fills(case, ranks, values, exact, reads):
             for i in range(block.padded.start[0], block.padded.stop[0]):
                 x = case.position(0, i)
-                found = block.memory[i - block.padded.start[0], 1:-1]
+                found = host(block.memory)[i - block.padded.start[0], 1:-1]
                 np.testing.assert_allclose(found, 1.0 + 2.0 * x - x**2, rtol=1e-12)
     slope = np.repeat((3.0 * place)[:, None], 5, axis=1)
     (block,) = run_fills(
@@ -191,7 +193,7 @@ def test_stretched_axis(staggered: bool) -> None:
     )
     for i in range(block.padded.start[0], block.padded.stop[0]):
         np.testing.assert_allclose(
-            block.memory[i - block.padded.start[0], 1:-1],
+            host(block.memory)[i - block.padded.start[0], 1:-1],
             3.0 * case.position(0, i),
             rtol=1e-12,
             atol=1e-14,
@@ -253,9 +255,9 @@ def test_function_that_returns_a_sequence_over_components() -> None:
     value = bc.Dirichlet(lambda t, x, y: (t, 2.0 * y))
     values = case.values()
     (block,) = run_fills(case, (1, 1), values, {"x-": value}, reads, 4.0)
-    np.testing.assert_array_equal(block.memory[0, 0, 1:-1], 8.0 - values[0, 0])
+    np.testing.assert_array_equal(host(block.memory)[0, 0, 1:-1], 8.0 - values[0, 0])
     y = np.array([case.position(1, i) for i in range(5)])
-    np.testing.assert_array_equal(block.memory[1, 0, 1:-1], 4.0 * y - values[1, 0])
+    np.testing.assert_array_equal(host(block.memory)[1, 0, 1:-1], 4.0 * y - values[1, 0])
 
 
 def test_matrix_components_with_arrays_over_the_face() -> None:
@@ -269,9 +271,10 @@ def test_matrix_components_with_arrays_over_the_face() -> None:
         {"x-": bc.Dirichlet(face), "x+": bc.Dirichlet([[1, 2], [3, 4]])},
         all_reads(case),
     )
-    np.testing.assert_array_equal(block.memory[:, :, 0, 1:-1], 2 * face - values[:, :, 0])
+    memory = host(block.memory)
+    np.testing.assert_array_equal(memory[:, :, 0, 1:-1], 2 * face - values[:, :, 0])
     numbers = np.array([[1.0, 2.0], [3.0, 4.0]])[..., None]
-    np.testing.assert_array_equal(block.memory[:, :, -1, 1:-1], 2 * numbers - values[:, :, -1])
+    np.testing.assert_array_equal(memory[:, :, -1, 1:-1], 2 * numbers - values[:, :, -1])
 
 
 @pytest.mark.parametrize("staggered", STAGGERED_2D)
@@ -301,13 +304,13 @@ def test_integers_and_booleans() -> None:
     values = np.arange(20, dtype=np.int32).reshape(5, 4)
     conditions = {"x-": bc.Dirichlet(2), "x+": bc.Extrapolate(1)}
     (block,) = run_fills(case, (1, 1), values, conditions, all_reads(case))
-    np.testing.assert_array_equal(block.memory[0, 1:-1], 4 - values[0])
-    np.testing.assert_array_equal(block.memory[-1, 1:-1], 2 * values[-1] - values[-2])
+    np.testing.assert_array_equal(host(block.memory)[0, 1:-1], 4 - values[0])
+    np.testing.assert_array_equal(host(block.memory)[-1, 1:-1], 2 * values[-1] - values[-2])
     flags = Case((5, 4), (False, True), (False, False), (1, 1), dtype=np.bool_)
     (block,) = run_fills(
         flags, (1, 1), values % 2 == 0, {"x-": bc.Symmetry(), "x+": bc.Outflow()}, all_reads(flags)
     )
-    np.testing.assert_array_equal(block.memory[0, 1:-1], values[0] % 2 == 0)
+    np.testing.assert_array_equal(host(block.memory)[0, 1:-1], values[0] % 2 == 0)
 
 
 def test_a_condition_on_one_side_leaves_the_other_alone() -> None:
@@ -319,8 +322,8 @@ def test_a_condition_on_one_side_leaves_the_other_alone() -> None:
         {"x-": bc.Dirichlet(1.0), "y": bc.Neumann(0.0)},
         all_reads(case),
     )
-    assert np.isfinite(block.memory[:-1]).all()
-    assert np.isnan(block.memory[-1]).all()
+    assert np.isfinite(host(block.memory)[:-1]).all()
+    assert np.isnan(host(block.memory)[-1]).all()
 
 
 def test_upwind_reads_fill_one_side_and_need_no_other() -> None:
@@ -330,9 +333,9 @@ def test_upwind_reads_fill_one_side_and_need_no_other() -> None:
     assert boundary.conditions.closure(reads) == {}
     blocks = make_blocks(case, (2, 2), case.values())
     refresh(case, boundary, blocks, reads)
-    assert np.isfinite(blocks[0].memory[:2, 2:5]).all()
-    assert np.isnan(blocks[3].memory[-2:]).all()
-    assert np.isnan(blocks[0].memory[2:, :1]).all()
+    assert np.isfinite(host(blocks[0].memory)[:2, 2:5]).all()
+    assert np.isnan(host(blocks[3].memory)[-2:]).all()
+    assert np.isnan(host(blocks[0].memory)[2:, :1]).all()
 
 
 def test_closure_asks_for_the_neighbour_beside_a_corner_that_is_read_alone() -> None:
@@ -368,10 +371,7 @@ def test_blocks_narrower_than_the_mirror_depth_read_their_neighbour() -> None:
 
 def test_ranks_beyond_the_process_grid_do_nothing() -> None:
     case = Case((4, 4), (False, False), (False, False), (1, 1))
-    from distarray.block import Block
-    from tests.boundary_blocks import PlainBackend
-
-    block = Block(case.layout((2, 1)), 5, PlainBackend())  # type: ignore[arg-type]
+    block = poisoned(case.layout((2, 1)), 5)
     boundary = make_boundary(case, (2, 1), {"x": bc.Dirichlet(1.0)})
     fill = plan(boundary, block, all_reads(case))
     assert fill.stale(0.0)
