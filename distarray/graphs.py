@@ -23,7 +23,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from distarray.backends.base import Graph
+from distarray.backends.base import Backend, Graph
 from distarray.block import Block, Filled
 from distarray.errors import BackendError, RaceError
 
@@ -195,20 +195,17 @@ class Replay:
             return 0
         versions = [block.version for block in self._blocks]
         arrays = list(self._loop.arrays)
-        try:
-            try:
-                for ahead in range(self._steps):
-                    self._loop.step(number + ahead)
-            finally:
-                graph = backend.end_capture()
-        except BaseException as error:
+        graph, error = self._captured(number, backend)
+        if graph is None:
             # None of the work is done: nothing has happened.
             self._loop.arrays[:] = arrays
             for block, version, before in zip(self._blocks, versions, known, strict=True):
                 block.version = version
                 before.restore(block)
-            if not isinstance(error, BackendError) or isinstance(error, RaceError):
-                raise
+            if error is not None and (
+                isinstance(error, RaceError) or not isinstance(error, BackendError)
+            ):
+                raise error
             self._enabled = False
             return 0
         graph.launch(backend.compute)
@@ -222,6 +219,20 @@ class Replay:
         if [_Known.of(block) for block in self._blocks] == known:
             self._keep(captured, calls)
         return self._steps
+
+    def _captured(self, number: int, backend: Backend) -> tuple[Graph | None, BaseException | None]:
+        """The work of the next steps, kept by a capture that has begun; or what went wrong."""
+        error: BaseException | None = None
+        try:
+            for ahead in range(self._steps):
+                self._loop.step(number + ahead)
+        except BaseException as caught:  # an interrupt too: the capture has to end
+            error = caught
+        try:
+            graph = backend.end_capture()
+        except BackendError as caught:
+            return None, error or caught
+        return (graph if error is None else None), error
 
     def _may_capture(self, calls: Sequence[PlannedCall]) -> bool:
         """Whether all calls may be captured. A plan called twice reads its scalars at one place, so

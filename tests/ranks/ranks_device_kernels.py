@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 
 import distarray as da
 from distarray.backends.simulated.capture import SimulatedGraph
+from distarray.errors import BackendError
+from distarray.kernels.plan import ApplyPlan
 from distarray.pending import RING_SIZE
 from tests.ranks.bits import Array, random_values, same
 from tests.ranks.common import SIZE
@@ -585,3 +588,38 @@ def test_loops_with_conditions_of_the_time_or_reductions_stay_single_calls() -> 
         return {"u": u.gather(), "v": v.gather()}
 
     on_all_devices(case)
+
+
+def test_what_fails_while_it_is_captured_has_not_happened() -> None:
+    """A device that cannot capture something is given single calls; an interrupt leaves the arrays
+    as they were before the captured steps.
+    """
+    start = random_values(16, 12)
+    run = ApplyPlan.run
+
+    def case(make: MakeGrid, failure: BaseException) -> Results:
+        grid = make((16, 12), periodic=True)
+        u, new = put(grid, start), grid.zeros()
+        calls: list[int] = []
+
+        def failing(plan: ApplyPlan, *arguments: Any) -> Any:
+            result = run(plan, *arguments)
+            calls.append(1)
+            if len(calls) == 6 and expects_graphs(grid):
+                raise failure
+            return result
+
+        ApplyPlan.run = failing  # type: ignore[method-assign]
+        try:
+            with graphs_counted() as launches:
+                da.iterate(heat, u, new, steps=20, r=0.1)
+        except KeyboardInterrupt:
+            # Four steps were run before the capture of the next four began.
+            da.iterate(heat, u, new, steps=16, r=0.1)
+        finally:
+            ApplyPlan.run = run  # type: ignore[method-assign]
+        assert not launches
+        return {"u": u.gather(), "new": new.gather()}
+
+    for failure in (BackendError("The device cannot do this."), KeyboardInterrupt()):
+        on_all_devices(functools.partial(case, failure=failure))
