@@ -6,6 +6,7 @@ import ctypes
 import gc
 import stat
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -454,6 +455,21 @@ def test_capture_is_of_the_compute_stream_and_gives_a_graph(driver, fake):
         ("end_capture", stream),
         ("graphLaunch", stream),
     ]
+
+
+def test_a_graph_holds_the_memory_that_it_uses(driver, fake):
+    used, other = driver.allocate(64), driver.allocate(64)
+    gone = [weakref.ref(used), weakref.ref(other)]
+    driver.begin_capture()
+    whole = Access(used, used.address, (64,), (1,), 1, True)
+    driver.launch(1, (1, 1, 1), (32, 1, 1), Parameters([]), driver.compute, (whole,), "scale")
+    graph = driver.end_capture()
+    del used, other, whole
+    gc.collect()
+    assert [found() is None for found in gone] == [False, True]
+    del graph
+    gc.collect()
+    assert gone[0]() is None
 
 
 def test_a_device_that_does_not_capture_says_so(driver, fake):

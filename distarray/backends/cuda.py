@@ -142,6 +142,7 @@ class CudaDriver:
         self._functions: dict[KernelText, int] = {}
         self._capturing = False
         self._to_free: list[int] = []
+        self._captured: list[Any] = []  # memory that captured work uses
         self._uploads = memory.Uploads(cuda)
 
     def event(self) -> Event:
@@ -188,6 +189,7 @@ class CudaDriver:
     def fill(self, access: Access, byte: int, stream: Any) -> None:
         nbytes = memory.nbytes_of(access)
         if nbytes:
+            self._keep(access)
             self._runtime.memsetAsync(access.address, byte, nbytes, stream.pointer)
 
     def to_device(
@@ -201,6 +203,7 @@ class CudaDriver:
             if source.nbytes <= memory.SLOT_BYTES:
                 self._uploads.give(source, target.address, stream)
                 return
+        self._keep(source, target)
         self._copy(target.address, memory.address_of(source), source.nbytes, memory.UP, stream)
         if not pinned:
             # Whether CUDA has read pageable memory by now depends on the machine.
@@ -213,12 +216,18 @@ class CudaDriver:
             return
         if not pinned:
             self._refuse_capture("a download that the host waits for")
+        self._keep(source, target)
         self._copy(memory.address_of(target), source.address, target.nbytes, memory.DOWN, stream)
         if not pinned:
             stream.synchronize()
 
     def _copy(self, target: int, source: int, nbytes: int, kind: str, stream: Any) -> None:
         memory.copy(self._cuda, target, source, nbytes, kind=kind, stream=stream)
+
+    def _keep(self, *memory: Any) -> None:
+        """Let a graph that is being captured hold what it uses."""
+        if self._capturing:
+            self._captured += memory
 
     def _refuse_capture(self, what: str) -> None:
         if self._capturing:
@@ -254,6 +263,8 @@ class CudaDriver:
         accesses: Sequence[Access],
         name: str,
     ) -> None:
+        if self._capturing:
+            self._captured += accesses
         try:
             self._launch(function, *grid, *block, 0, stream.pointer, parameters.pointer, 0)
         except RuntimeError as error:
@@ -287,10 +298,11 @@ class CudaDriver:
     def end_capture(self) -> Graph:
         self._capturing = False
         try:
-            return CudaGraph(self._compute.cupy.end_capture())
+            return CudaGraph(self._compute.cupy.end_capture(), self._captured)
         except RuntimeError as error:
             raise failure("capturing work", error) from error
         finally:
+            self._captured = []
             waiting, self._to_free = self._to_free, []
             for address in waiting:
                 self._free(address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from distarray.errors import BackendError
@@ -72,10 +73,11 @@ class CudaStream:
 
 
 class CudaGraph:
-    """Captured work."""
+    """Captured work, and the memory that it uses, which nobody else may be given meanwhile."""
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: Any, memory: Sequence[Any]) -> None:
         self._graph = graph
+        self._memory = tuple(memory)
 
     def launch(self, stream: Any) -> None:
         try:
