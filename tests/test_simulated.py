@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import itertools
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from distarray.backends import simulated
 from distarray.backends.simulated import SimulatedDriver, schedule
 from distarray.errors import BackendError
+from tests import devices
 from tests.harness import ROOT
 from tests.simulated_tools import Block, nothing
 
@@ -389,3 +391,21 @@ def test_statistics_count(driver, log):
     log.give(driver.compute, "d")
     found = driver.statistics
     assert (found.given, found.run, found.waiting, found.synchronizations) == (4, 3, 3, 1)
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+@pytest.mark.parametrize("alive", [False, True])
+@devices.provokes_races
+def test_writes_around_memory_are_found(driver, place, alive):
+    simulated.finish()
+    block = Block(driver, 4)
+    stray = block.address - 1 if place == "before" else block.address + 32
+    driver.call(partial(ctypes.memset, stray, 1, 1), driver.compute, [block.writes()], "stray")
+    driver.compute.synchronize()
+    if not alive:
+        del block
+    (found,) = simulated.finish()
+    assert found.startswith("Work wrote before or behind the 32 bytes of an allocation of device")
+    if alive:
+        ctypes.memset(stray, 255, 1)
+    assert simulated.finish() == []

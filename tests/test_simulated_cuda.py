@@ -316,3 +316,37 @@ def test_the_environment_chooses_the_compiler(driver, folder, tmp_path, monkeypa
     monkeypatch.setenv("CXX", str(wrapper))
     driver.load(INDICES)
     assert log.read_text(encoding="utf-8").startswith("used")
+
+
+def test_threads_run_in_both_orders(driver):
+    """What each thread finds where all write tells which was before it."""
+    text = (
+        'extern "C" __global__ void chain(int *last, int *before) {\n'
+        "  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  before[i] = *last;\n  *last = i;\n}\n"
+    )
+    last, before = Block(driver, 1, "i4"), Block(driver, 6, "i4")
+    last.values[:] = 77
+    function = driver.load(KernelText(text, "chain", ("int *", "int *")))
+    parameters = Parameters([pointer(last), pointer(before)])
+    function((3, 1, 1), (2, 1, 1), parameters.pointer)
+    assert before.values.tolist() == [77, 0, 1, 2, 3, 4]
+    last.values[:] = 77
+    function((3, 1, 1), (2, 1, 1), parameters.pointer, backwards=True)
+    assert before.values.tolist() == [1, 2, 3, 4, 5, 77]
+
+
+def test_launches_take_both_orders():
+    text = 'extern "C" __global__ void last(int *out) { *out = threadIdx.x; }\n'
+    found = set()
+    for seed in range(20):
+        driver = SimulatedDriver(seed)
+        out = Block(driver, 1, "i4")
+        function = driver.load(KernelText(text, "last", ("int *",)))
+        parameters = Parameters([pointer(out)])
+        driver.launch(
+            function, (1, 1, 1), (4, 1, 1), parameters, driver.compute, [out.writes()], "last"
+        )
+        driver.compute.synchronize()
+        found.add(int(out.values[0]))
+    assert found == {0, 3}

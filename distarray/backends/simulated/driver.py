@@ -47,7 +47,8 @@ def finish() -> list[str]:
     Returns
     -------
     list of str
-        Messages of the races that were reported since the last call.
+        Messages of the races, and of writes around device memory, that were found since the last
+        call.
     """
     for driver in list(_drivers):
         driver.finish()
@@ -93,6 +94,7 @@ class SimulatedDriver:
         """Run all work that waits, and give up a capture that nobody ended. Local."""
         self._schedule.capture = None
         self._schedule.finish()
+        self._memory.check()
 
     def nccl_binding(self) -> StandInBinding:
         """What stands in for NCCL; see `nccl`. Local."""
@@ -191,7 +193,9 @@ class SimulatedDriver:
         values = (ctypes.c_char_p * len(parameters.values))(
             *[value.tobytes() for value in parameters.values]
         )
-        _give(stream, Work(partial(function, grid, block, values), accesses, name))
+        backwards = self._schedule.random() < 0.5
+        run = partial(function, grid, block, values, backwards=backwards)
+        _give(stream, Work(run, accesses, name))
 
     def call(
         self, function: Callable[[], None], stream: Stream, accesses: Sequence[Access], name: str

@@ -88,17 +88,21 @@ static inline float __int_as_float(int x) {{ union {{ int i; float f; }} u = {{x
 
 _LOOPS = """
 #line 1 "loops"
-extern "C" void {symbol}_host(void *const *parameters, const unsigned *grid, const unsigned *block)
-{{
-  gridDim = {{grid[0], grid[1], grid[2]}};
-  blockDim = {{block[0], block[1], block[2]}};
-  for (blockIdx.z = 0; blockIdx.z < grid[2]; blockIdx.z++)
-  for (blockIdx.y = 0; blockIdx.y < grid[1]; blockIdx.y++)
-  for (blockIdx.x = 0; blockIdx.x < grid[0]; blockIdx.x++)
-  for (threadIdx.z = 0; threadIdx.z < block[2]; threadIdx.z++)
-  for (threadIdx.y = 0; threadIdx.y < block[1]; threadIdx.y++)
-  for (threadIdx.x = 0; threadIdx.x < block[0]; threadIdx.x++)
-    {symbol}({arguments});
+static inline dim3 place(unsigned i, const dim3 &n) {{
+  return dim3{{i % n.x, i / n.x % n.y, i / n.x / n.y}};
+}}
+extern "C" void {symbol}_host(
+    void *const *parameters, const unsigned *grid, const unsigned *block, unsigned backwards) {{
+  gridDim = dim3{{grid[0], grid[1], grid[2]}};
+  blockDim = dim3{{block[0], block[1], block[2]}};
+  const unsigned blocks = grid[0] * grid[1] * grid[2], threads = block[0] * block[1] * block[2];
+  for (unsigned b = 0; b < blocks; b++) {{
+    blockIdx = place(backwards ? blocks - 1 - b : b, gridDim);
+    for (unsigned t = 0; t < threads; t++) {{
+      threadIdx = place(backwards ? threads - 1 - t : t, blockDim);
+      {symbol}({arguments});
+    }}
+  }}
 }}
 """
 
@@ -123,15 +127,17 @@ class HostKernel:
 
     def __init__(self, function: Any) -> None:
         function.restype = None
-        function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        function.argtypes = (*[ctypes.c_void_p] * 3, ctypes.c_uint)
         self._function = function
 
-    def __call__(self, grid: Extents, block: Extents, parameters: Any) -> None:
-        """Run all threads of a grid of blocks.
+    def __call__(
+        self, grid: Extents, block: Extents, parameters: Any, *, backwards: bool = False
+    ) -> None:
+        """Run all threads of a grid of blocks, one after another or the last of them first.
 
         `parameters` is an array of the addresses of the values, or the address of one.
         """
-        self._function(parameters, _three(*grid), _three(*block))
+        self._function(parameters, _three(*grid), _three(*block), backwards)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -8,6 +8,7 @@ by each stream is kept: what is ordered after that is ordered after those before
 from __future__ import annotations
 
 import bisect
+import ctypes
 import functools
 import weakref
 from collections.abc import Callable
@@ -18,9 +19,12 @@ import numpy as np
 from distarray.backends.driver import Access
 from distarray.backends.simulated.clocks import Clock
 from distarray.backends.simulated.overlap import Strided, overlap
+from distarray.backends.simulated.races import overrun
 
 ALIGNMENT = 512
 UNSET = 0xFF
+_GUARD = 64
+_UNWRITTEN = bytes([UNSET]) * _GUARD
 #: Ranges of one stream in one piece of memory from which on those known to be done are dropped.
 _MANY = 64
 
@@ -100,20 +104,32 @@ class Memory:
 
 
 class SimulatedAllocation(Memory):
-    """Device memory. `bytes` is the host's view of it, for what runs as work of the device."""
+    """Device memory. `bytes` is the host's view of it, for what runs as work of the device.
+
+    Before and behind it lie bytes that nobody may write.
+    """
 
     __slots__ = ("bytes",)
 
     def __init__(self, nbytes: int, lanes: int) -> None:
-        raw, address = _aligned(np.empty(nbytes + ALIGNMENT, np.uint8), nbytes)
+        raw = np.empty(nbytes + ALIGNMENT + 2 * _GUARD, np.uint8)
         raw[...] = UNSET
-        self.bytes = raw
+        self.bytes, address = _aligned(raw, nbytes, _GUARD)
         super().__init__(address, nbytes, "device memory", lanes)
 
+    def intact(self) -> bool:
+        """Whether the bytes around it are as they were."""
+        before, behind = self.address - _GUARD, self.address + self.nbytes
+        return ctypes.string_at(before, _GUARD) == ctypes.string_at(behind, _GUARD) == _UNWRITTEN
 
-def _aligned(raw: Array, nbytes: int) -> tuple[Array, int]:
+    def __del__(self) -> None:
+        if not self.intact():
+            overrun(self.nbytes)
+
+
+def _aligned(raw: Array, nbytes: int, before: int = 0) -> tuple[Array, int]:
     address = raw.ctypes.data
-    offset = -address % ALIGNMENT
+    offset = before + -(address + before) % ALIGNMENT
     return raw[offset : offset + nbytes], address + offset
 
 
@@ -148,6 +164,13 @@ class AddressMap:
         place = bisect.bisect_left(self._starts, address)
         if place < len(self._starts) and self._starts[place] == address:
             del self._starts[place]
+
+    def check(self) -> None:
+        """Report device memory around which work has written."""
+        for start in self._starts:
+            memory = self._found[start]()
+            if isinstance(memory, SimulatedAllocation) and not memory.intact():
+                overrun(memory.nbytes)
 
     def find(self, address: int) -> Memory | None:
         place = bisect.bisect_right(self._starts, address) - 1

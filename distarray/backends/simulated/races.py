@@ -11,7 +11,9 @@ HOST = "host"
 
 
 def races_seen() -> list[str]:
-    """Messages of the races that were reported since `finish` was last called, in order. Local."""
+    """Messages of the races, and of writes around device memory, that were found since `finish` was
+    last called. Local.
+    """
     return list(_seen)
 
 
@@ -20,6 +22,14 @@ def forget() -> list[str]:
     found = races_seen()
     _seen.clear()
     return found
+
+
+def overrun(nbytes: int) -> None:
+    """Keep for `races_seen` that work wrote around device memory, when no longer known. Local."""
+    _seen.append(
+        f"Work wrote before or behind the {nbytes} bytes of an allocation of device memory; it may "
+        "touch only what is allocated."
+    )
 
 
 def race(

@@ -205,6 +205,10 @@ class Schedule:
         self._running: str | None = None
         self._allocated = 0
 
+    def random(self) -> float:
+        """A number from 0 to 1, of the seed's sequence. Local."""
+        return self._random.random()
+
     def give(self, stream: SimulatedStream, work: Work) -> None:
         """Put work of a stream off; see `SimulatedStream.give`. Local."""
         lane, name = stream.lane, work.name
