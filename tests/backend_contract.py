@@ -443,6 +443,23 @@ class BackendContract:
             values = values * 2 + 1
         np.testing.assert_array_equal(backend.to_host(memory), values)
 
+    def test_arrays_may_have_steps(self, backend: Backend) -> None:
+        def spread(u, new):  # type: ignore[no-untyped-def]
+            new[0, 0] = u[0, 1] + 10 * u[1, 0]
+
+        program = traced(spread, {"u": ("f8", ()), "new": ("f8", ())}, ndim=2)
+        u, new = numbers((6, 14)), np.zeros((5, 8))
+        given, taken = backend.asarray(u), backend.asarray(new.copy())
+        views = [
+            ArrayView(given[:, ::2], (0, 0), (0, 0)),
+            ArrayView(taken[:, ::-1], (0, 0), (0, 0)),
+        ]
+        launch = backend.bind(program, views, LaunchGeometry((0, 0), (5, 6), (False,) * 2, None))
+        launch.run(Box((0, 0), (5, 6)))
+        seen = u[:, ::2]
+        new[:, ::-1][:, :6] = seen[:5, 1:] + 10 * seen[1:, :6]
+        np.testing.assert_array_equal(backend.to_host(taken), new)
+
     @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1"])
     def test_reductions(self, backend: Backend, dtype: str) -> None:
         def ends(u):  # type: ignore[no-untyped-def]

@@ -54,6 +54,11 @@ class Recorded(SimulatedDriver):
     def __init__(self) -> None:
         super().__init__(0)
         self.given: list[tuple[str, list[Access]]] = []
+        self.pooled: list[bool] = []
+
+    def allocate(self, nbytes: int, *, pooled: bool = True) -> Any:
+        self.pooled.append(pooled)
+        return super().allocate(nbytes, pooled=pooled)
 
     def launch(self, *arguments: Any) -> None:
         self.given.append((arguments[6], list(arguments[5])))
@@ -214,6 +219,10 @@ def test_changes_in_place(backend: AcceleratorBackend) -> None:
     x[1:] -= x[:-1].copy()
     assert a is memory
     same(a, x)
+    square = x[:, :3].copy()
+    b = backend.asarray(square)
+    b[...] = b.T
+    same(b, square.T)
 
 
 @pytest.mark.parametrize("exponent", [-1, 0, 0.5, 1, 2, 3, -2, 2.5])
@@ -242,7 +251,10 @@ def test_numbers_that_do_not_fit(backend: AcceleratorBackend, number: int) -> No
 def test_where_dtype_casting_and_out(backend: AcceleratorBackend) -> None:
     x, y = values_of((6,)), values_of((6,), "f4")[::-1]
     a, b = backend.asarray(x), backend.asarray(y)
-    same(np.add(a, b, dtype="f4"), np.add(x, y, dtype="f4"))
+    parts = np.random.default_rng(1).standard_normal((2, 200))
+    rounded = np.add(*parts, dtype="f4")
+    assert (rounded != np.add(*parts).astype("f4")).any()
+    same(np.add(*map(backend.asarray, parts), dtype="f4"), rounded)
     same(np.divide(a, 4, dtype="c16"), np.divide(x, 4, dtype="c16"))
     out, expected = backend.asarray(np.zeros(6, "f4")), np.zeros(6, "f4")
     assert np.multiply(a, b, out=out) is out
@@ -460,7 +472,96 @@ def test_a_missing_wait_before_a_copy_is_a_race(backend: AcceleratorBackend) -> 
         packed[...] = 0
 
 
+@provokes_races
+def test_results_of_reductions_are_written_by_compute(backend: AcceleratorBackend) -> None:
+    def total(u):  # type: ignore[no-untyped-def]
+        return da.reduce.sum(u[0])
+
+    described = [ArrayParameter("u", np.dtype("f8"), (), (False,))]
+    program = tracing.trace(total, described, {}, {}, ndim=1)
+    view = ArrayView(backend.asarray(values_of((5,))), (0,), (0,))
+    launch = backend.bind(program, [view], LaunchGeometry((0,), (5,), (False,), None))
+    (result,) = launch.device_partials()
+    read = backend.prepare_copies([BoxCopy(result, backend.empty((1,), "f8"))])
+    backend.compute.synchronize()
+    read(backend.communication)
+    backend.communication.synchronize()
+    launch.reset_reductions()
+    launch.run_boxes(((Box((0,), (5,)), -1),))
+    with pytest.raises(RaceError, match=r"total|reset|copies"):
+        read(backend.communication)
+    assert launch.partials()[0].tolist() == [15.0]
+
+
+# ---- numbers that lie on the device
+
+
+class OnDevice:
+    """A value as `Pending` offers one: in the form of `union scalar`, or not at all."""
+
+    def __init__(self, device_value: DeviceArray | None, result: float = 0.0) -> None:
+        self.device_value, self._result = device_value, result
+
+    def result(self) -> float:
+        return self._result
+
+
+def test_scalars_are_taken_from_the_device(backend: AcceleratorBackend) -> None:
+    def scale(u, *, a, b, c):  # type: ignore[no-untyped-def]
+        u[0] = a * 100 + b * 10 + c
+
+    described = [ArrayParameter("u", np.dtype("f8"), (), (False,))]
+    program = tracing.trace(scale, described, {"a": float, "b": float, "c": int}, {}, ndim=1)
+    memory = backend.asarray(np.zeros(4))
+    geometry = LaunchGeometry((0,), (4,), (False,), None)
+    launch = backend.bind(program, [ArrayView(memory, (0,), (0,))], geometry)
+    box = ((Box((0,), (4,)), -1),)
+    number = backend.asarray(np.array([[7.0], [0.0]]))
+    for values, expected in (
+        ([1.0, OnDevice(number), 3], 173.0),
+        ([1.0, 2.0, 3], 123.0),
+        ([OnDevice(number), OnDevice(number), 3], 773.0),
+        ([OnDevice(None, 4.0), OnDevice(number), 5], 475.0),
+    ):
+        launch.set_scalars(values)
+        launch.run_boxes(box)
+        same(memory, np.full(4, expected))
+    number[0] = 8.0
+    launch.set_scalars([OnDevice(None, 4.0), OnDevice(number), 5])
+    launch.run_boxes(box)
+    same(memory, np.full(4, 485.0))
+
+
 # ---- copies
+
+
+def test_independent_copies_are_one_launch() -> None:
+    driver = Recorded()
+    backend = AcceleratorBackend(driver)
+    rows, packed = backend.asarray(values_of((9, 6))), backend.empty((9, 6), "f8")
+    together = backend.prepare_copies([BoxCopy(rows[n], packed[8 - n]) for n in range(9)])
+    chain = backend.prepare_copies([BoxCopy(rows[n], rows[n + 1]) for n in range(3)])
+    driver.given.clear()
+    together()
+    assert len(driver.given) == 1
+    chain()
+    assert len(driver.given) == 1 + 3
+
+
+def test_tables_of_other_streams_are_kept_out_of_the_pool_of_compute() -> None:
+    driver = Recorded()
+    backend = AcceleratorBackend(driver)
+    rows, packed = backend.asarray(values_of((9, 6))), backend.empty((6,), "f8")
+    copies = backend.prepare_copies([BoxCopy(rows[0], packed)])
+    backend.compute.synchronize()
+    assert all(driver.pooled)
+    driver.pooled.clear()
+    if driver.compiles:
+        copies(backend.communication)
+        assert driver.pooled == [False, False]
+        copies(backend.communication)
+        assert len(driver.pooled) == 2
+    backend.communication.synchronize()
 
 
 def table_of(source: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> Any:
@@ -502,6 +603,17 @@ def test_threads_of_a_face_lie_side_by_side_on_the_packed_side(
     assert len(owners) == -(-len(threads) // (device_copies.THREADS * device_copies.PER_THREAD))
     assert last.max() < row["n"][3]
     assert source.size == target.size
+
+
+@pytest.mark.parametrize("unpack", [False, True])
+def test_the_packed_side_leads_if_axes_are_turned(unpack: bool) -> None:
+    block = np.zeros(9 * 8 * 7).reshape(9, 8, 7)[1:-1, 1:-1, 1:-1].transpose(2, 0, 1)
+    packed = np.zeros(block.size).reshape(block.shape)
+    _, (row,), _ = table_of(*((packed, block) if unpack else (block, packed)))
+    steps = row["s"] if unpack else row["t"]
+    places = index_of(row, np.arange(row["count"]))
+    offsets = sum(i * step for i, step in zip(places, steps, strict=True))
+    np.testing.assert_array_equal(np.diff(offsets), 8)
 
 
 def index_of(row: Any, numbers: np.ndarray[Any, Any]) -> Sequence[np.ndarray[Any, Any]]:
