@@ -158,6 +158,15 @@ def part_contribution(kind: str, part: HostArray, dtype: DType, size: int) -> Co
     return part_of_sum(part, *_finish(kind, dtype, size))
 
 
+def result_type(kind: str, dtype: DType) -> DType:
+    """The element type of a reduction of this kind."""
+    if kind in ("any", "all"):
+        return np.dtype(np.bool_)
+    if kind in ("min", "max"):
+        return dtype
+    return mean_type(dtype) if kind == "mean" else sum_type(dtype)
+
+
 def require_extreme(kind: str, dtype: DType, size: int) -> None:
     """Refuse the "min" or "max" of no values, or of values without an order."""
     if size == 0:

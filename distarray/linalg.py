@@ -4,17 +4,18 @@ memory (see `sweeps`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from distarray import contributions, elementwise
+from distarray import contributions, elementwise, sweeps
 from distarray.accumulation import accumulator_of, sum_type
 from distarray.array import DistArray
 from distarray.arraylike import HostArray
 from distarray.errors import ArrayError
 from distarray.pending import Contribution, Pending
-from distarray.sweeps import Operand, sweep
 
 
 def dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Any:
@@ -39,12 +40,12 @@ def dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Any:
     >>> da.dot(u, 2 * u)
     np.float64(18.0)
     """
-    return _dot(u, v, reproducible).complete(u.communicator)
+    return _dot(u, v, reproducible).complete()
 
 
 def begin_dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Pending:
     """Start `dot`. Collective; reading the result is Local."""
-    return _dot(u, v, reproducible).begin(u.communicator)
+    return _dot(u, v, reproducible).begin()
 
 
 def norm(u: DistArray, *, reproducible: bool = False) -> Any:
@@ -56,23 +57,64 @@ def norm(u: DistArray, *, reproducible: bool = False) -> Any:
     ArrayError
         What is given is no array.
     """
-    return _norm(u, reproducible).complete(u.communicator)
+    return _norm(u, reproducible).complete()
 
 
 def begin_norm(u: DistArray, *, reproducible: bool = False) -> Pending:
     """Start `norm`. Collective; reading the result is Local."""
-    return _norm(u, reproducible).begin(u.communicator)
+    return _norm(u, reproducible).begin()
 
 
-def _load(array: DistArray, reproducible: bool) -> contributions.Load | None:
-    return array.block.backend.load if reproducible else None
+@dataclass(frozen=True)
+class _Product:
+    """A sum over products of elements: "dot" of two arrays, or "squares" of one.
+
+    `finish` makes the result, of element type `dtype`, of the total of all ranks; `factors` gives
+    this rank's two factors on the host, or the products.
+    """
+
+    kind: str
+    arrays: tuple[DistArray, ...]
+    finish: contributions.Finish
+    dtype: np.dtype[Any]
+    reproducible: bool
+    factors: Callable[[], tuple[HostArray, HostArray | None]]
+
+    def complete(self) -> Any:
+        return self._contribution().complete(self.arrays[0].communicator)
+
+    def begin(self) -> Pending:
+        communicator = self.arrays[0].communicator
+        pending = None
+        if not self.arrays[0].block.backend.host:
+            pending = sweeps.begin(
+                self.kind,
+                *self._operands,
+                communicator=communicator,
+                name=self.kind if self.kind == "dot" else "norm",
+                finish=(self._finished, self.dtype),
+                reproducible=self.reproducible,
+            )
+        return self._contribution().begin(communicator) if pending is None else pending
+
+    @property
+    def _operands(self) -> list[sweeps.Operand]:
+        return [(array.block, array.component_prefix) for array in self.arrays]
+
+    def _finished(self, part: HostArray) -> Any:
+        own = contributions.part_of_sum(part, self.finish, self.dtype)
+        return own.finish(own.values)
+
+    def _contribution(self) -> Contribution:
+        backend = self.arrays[0].block.backend
+        if not backend.host:
+            part = sweeps.sweep(self.kind, *self._operands, reproducible=self.reproducible)
+            return contributions.part_of_sum(part, self.finish, self.dtype)
+        load = backend.load if self.reproducible else None
+        return _products(*self.factors(), self.dtype, self.finish, load)
 
 
-def _operand(array: DistArray) -> Operand:
-    return array.block, array.component_prefix
-
-
-def _dot(u: DistArray, v: DistArray, reproducible: bool) -> Contribution:
+def _dot(u: DistArray, v: DistArray, reproducible: bool) -> _Product:
     for array in (u, v):
         elementwise.require_array(array, "dot")
     elementwise.require_same_placement(u, v)
@@ -83,41 +125,39 @@ def _dot(u: DistArray, v: DistArray, reproducible: bool) -> Contribution:
     def finish(total: Any) -> Any:
         return contributions.cast_sum(total, dtype)
 
-    if not u.block.backend.host:
-        part = sweep("dot", _operand(u), _operand(v), reproducible=reproducible)
-        return contributions.part_of_sum(part, finish, dtype)
-    return _products(u._owned, v._owned, dtype, finish, _load(u, reproducible))
+    return _Product("dot", (u, v), finish, dtype, reproducible, lambda: (u._owned, v._owned))
 
 
-def _norm(u: DistArray, reproducible: bool) -> Contribution:
+def _norm(u: DistArray, reproducible: bool) -> _Product:
     elementwise.require_array(u, "norm")
     dtype = np.empty(0, contributions.mean_type(u.dtype)).real.dtype
 
     def root(total: Any) -> Any:
         return contributions.cast(np.sqrt(np.float64(total)), dtype)
 
-    if not u.block.backend.host:
-        part = sweep("squares", _operand(u), reproducible=reproducible)
-        return contributions.part_of_sum(part, root, dtype)
-    values, load = u._owned, _load(u, reproducible)
-    if u.dtype.kind == "c":
-        real, imaginary = (part.astype(np.float64) for part in (values.real, values.imag))
-        with np.errstate(all="ignore"):
-            squares = real * real + imaginary * imaginary
-        return contributions.sum_contribution(squares, root, dtype, load)
-    if u.dtype.kind != "f":
-        values = values.astype(np.float64)
-    return _products(values, values, dtype, root, load)
+    def factors() -> tuple[HostArray, HostArray | None]:
+        values = u._owned
+        if u.dtype.kind == "c":
+            real, imaginary = (part.astype(np.float64) for part in (values.real, values.imag))
+            with np.errstate(all="ignore"):
+                return real * real + imaginary * imaginary, None
+        if u.dtype.kind != "f":
+            values = values.astype(np.float64)
+        return values, values
+
+    return _Product("squares", (u,), root, dtype, reproducible, factors)
 
 
 def _products(
     a: HostArray,
-    b: HostArray,
+    b: HostArray | None,
     dtype: np.dtype[Any],
     finish: contributions.Finish,
     load: contributions.Load | None,
 ) -> Contribution:
-    """The sum of conj(a) * b; exact if `load` is given."""
+    """The sum of conj(a) * b, or of products `a`; exact if `load` is given."""
+    if b is None:
+        return contributions.sum_contribution(a, finish, dtype, load)
     accumulator = accumulator_of(np.result_type(a, b))
     if load is None and a.dtype == b.dtype == np.float64:
         # One pass over memory, without an array of products.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray import contributions
+from distarray import contributions, sweeps
 from distarray.accumulation import accumulator_of, sum_type
 from distarray.arraylike import HostArray
 from distarray.comm.base import Communicator
@@ -31,7 +31,6 @@ from distarray.errors import ArrayError, UnsupportedError, shown
 from distarray.layout import Layout
 from distarray.pending import Contribution, Pending
 from distarray.placement import local_along
-from distarray.sweeps import sweep
 from distarray.topology import Topology
 
 if TYPE_CHECKING:
@@ -42,50 +41,82 @@ Parts = list[HostArray]
 
 def begin_sum(array: DistArray, *, reproducible: bool = False) -> Pending:
     """Start the sum of all elements. Collective; reading the result is Local."""
-    return _contribution(array, "sum", reproducible).begin(array.communicator)
+    return _begin(array, "sum", reproducible)
 
 
 def begin_mean(array: DistArray, *, reproducible: bool = False) -> Pending:
     """Start the mean of all elements. Collective; reading the result is Local."""
-    return _contribution(array, "mean", reproducible).begin(array.communicator)
+    return _begin(array, "mean", reproducible)
 
 
 def begin_prod(array: DistArray) -> Pending:
     """Start the product of all elements. Collective; reading the result is Local."""
-    return _contribution(array, "prod").begin(array.communicator)
+    return _begin(array, "prod")
 
 
 def begin_min(array: DistArray) -> Pending:
     """Start the minimum of all elements. Collective; reading the result is Local."""
-    return _contribution(array, "min").begin(array.communicator)
+    return _begin(array, "min")
 
 
 def begin_max(array: DistArray) -> Pending:
     """Start the maximum of all elements. Collective; reading the result is Local."""
-    return _contribution(array, "max").begin(array.communicator)
+    return _begin(array, "max")
 
 
 def begin_any(array: DistArray) -> Pending:
     """Start to find whether any element is true. Collective; reading the result is Local."""
-    return _contribution(array, "any").begin(array.communicator)
+    return _begin(array, "any")
 
 
 def begin_all(array: DistArray) -> Pending:
     """Start to find whether all elements are true. Collective; reading the result is Local."""
-    return _contribution(array, "all").begin(array.communicator)
+    return _begin(array, "all")
+
+
+def _begin(array: DistArray, kind: str, reproducible: bool = False) -> Pending:
+    """Start a reduction; on the device, where its result may stay there."""
+    require_array(array, f"begin_{kind}")
+    pending = None
+    if _by_sweep(array, kind):
+        dtype, size = array.dtype, array.size
+
+        def finish(part: HostArray) -> Any:
+            own = contributions.part_contribution(kind, part, dtype, size)
+            return own.finish(own.values)
+
+        pending = sweeps.begin(
+            _swept(kind),
+            (array.block, array.component_prefix),
+            communicator=array.communicator,
+            name=kind,
+            finish=(finish, contributions.result_type(kind, dtype)),
+            reproducible=reproducible,
+        )
+    if pending is not None:
+        return pending
+    return _contribution(array, kind, reproducible).begin(array.communicator)
+
+
+def _by_sweep(array: DistArray, kind: str) -> bool:
+    """Whether a reduction of all elements is made by the device."""
+    if array.block.backend.host or kind == "prod":
+        return False
+    if kind in ("min", "max"):
+        contributions.require_extreme(kind, array.dtype, array.size)
+    return True
+
+
+def _swept(kind: str) -> str:
+    """What is reduced to find a mean, or another kind."""
+    return "sum" if kind == "mean" else kind
 
 
 def _contribution(array: DistArray, kind: str, reproducible: bool = False) -> Contribution:
-    require_array(array, f"begin_{kind}")
     block, backend = array.block, array.block.backend
-    if not backend.host and kind != "prod":
-        if kind in ("min", "max"):
-            contributions.require_extreme(kind, array.dtype, array.size)
-        part = sweep(
-            "sum" if kind == "mean" else kind,
-            (block, array.component_prefix),
-            reproducible=reproducible,
-        )
+    if _by_sweep(array, kind):
+        operand = (block, array.component_prefix)
+        part = sweeps.sweep(_swept(kind), operand, reproducible=reproducible)
         return contributions.part_contribution(kind, part, array.dtype, array.size)
     load = backend.load if reproducible else None
     return contributions.contribution(kind, backend.to_host(array._owned), array.size, load)
@@ -125,8 +156,8 @@ def _deviations(array: DistArray) -> tuple[Any, Callable[[Any], Any]]:
     block = array.block
     if not block.backend.host:
         operand = (block, array.component_prefix)
-        total = sweep("sum", operand)[0]
-        return total, lambda mean: sweep("deviations", operand, mean=mean.item())[0]
+        total = sweeps.sweep("sum", operand)[0]
+        return total, lambda mean: sweeps.sweep("deviations", operand, mean=mean.item())[0]
     accumulator = np.result_type(accumulator_of(array.dtype), np.float64)
     values = array._owned.astype(accumulator, copy=False)
     with np.errstate(all="ignore"):

@@ -13,7 +13,7 @@ import functools
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,13 @@ from distarray import exact
 from distarray.accumulation import accumulator_of
 from distarray.arraylike import HostArray
 from distarray.block import Block
+from distarray.comm.base import Communicator
 from distarray.layout import Component
+from distarray.pending import Pending
 from distarray.regions import Box
-from distarray.stencil.expression import ArrayParameter, Program, kind_of
+from distarray.resident import Finish, ResidentReductions, stays_on_device
+from distarray.stencil.calls import as_dtype
+from distarray.stencil.expression import ArrayParameter, Program, Reduction, kind_of
 from distarray.stencil.language import reduce
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
 from distarray.stencil.partials import Partial
@@ -42,7 +46,7 @@ def _number(value: Any) -> Any:
 
 
 def _wide(value: Any) -> Any:
-    return value.astype(accumulator_of(np.dtype(value.dtype)))
+    return value.astype(accumulator_of(value.dtype))
 
 
 def _product(a: Any, b: Any) -> Any:
@@ -69,7 +73,7 @@ def _truth(value: Any) -> Any:
 
 #: For each kind: what a point contributes, how two contributions join, and the fused reduction.
 _KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any], str]] = {
-    "sum": (_wide, np.add, "sum"),
+    "sum": (lambda value: value, lambda a, b: _wide(a) + _wide(b), "sum"),
     "min": (_number, np.minimum, "min"),
     "max": (_number, np.maximum, "max"),
     "any": (_truth, np.maximum, "max"),
@@ -107,6 +111,55 @@ def sweep(
     return functools.reduce(_merger(kind), parts)
 
 
+def begin(
+    kind: str,
+    *operands: Operand,
+    communicator: Communicator,
+    name: str,
+    finish: Finish,
+    reproducible: bool = False,
+) -> Pending | None:
+    """Start a reduction whose result stays on the device; None where it has to go by the host, on
+    all ranks alike. Collective.
+
+    Parameters
+    ----------
+    kind, operands, reproducible : as for `sweep`, without "deviations"
+    name : what tells `finish` from those of other reductions of this kind
+    finish : what makes the result of the part of all ranks, and its element type
+    """
+    if not stays_on_device(communicator) or len(_split(operands)) > 1:
+        return None
+    bound = _bound(kind, operands, (), reproducible)
+    partials = bound.launch.device_partials()
+    if len(bound.reductions) > 1 or not partials:
+        return None
+    block, (reduction,) = operands[0][0], bound.reductions
+    resident = bound.resident.get(name)
+    if resident is None:
+        described = [(reduction, finish)]
+        resident = ResidentReductions(described, partials, block.backend, communicator)
+        bound.resident[name] = resident
+    bound.run(block)
+    (pending,) = resident.begin()
+    if name == kind and as_dtype(reduction.value.dtype) == finish[1]:
+        return pending
+    return Pending(_ByHost(pending), 0, lambda value: value, finish[1])
+
+
+class _ByHost:
+    """A reduction whose result the host makes, as a mean of a sum: kernels take it from there."""
+
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
+
+    def test(self) -> bool:
+        return self._pending.test()
+
+    def result(self) -> Any:
+        return [self._pending.result()]
+
+
 def _split(operands: Sequence[Operand]) -> list[Sequence[Operand]]:
     """The operands, or their components one by one where they are many."""
     block, prefix = operands[0]
@@ -127,33 +180,46 @@ def _partials(
     if block.empty:
         program = _program_of(kind, operands, scalars, reproducible)
         return [Partial(reduction).result() for reduction in program.reductions]
-    launch = _launch(kind, operands, scalars, reproducible)
-    launch.set_scalars(scalars)
-    launch.reset_reductions()
-    launch.run(Box.of_shape(block.owned.shape))
-    return launch.partials()
+    bound = _bound(kind, operands, scalars, reproducible)
+    bound.launch.set_scalars(scalars)
+    bound.run(block)
+    return bound.launch.partials()
 
 
-def _launch(
+@dataclass(frozen=True)
+class _Bound:
+    """A program bound to blocks, and by name what begins reductions that stay on the device."""
+
+    launch: BoundLaunch
+    reductions: tuple[Reduction, ...]
+    resident: dict[str, ResidentReductions] = field(default_factory=dict)
+
+    def run(self, block: Block) -> None:
+        self.launch.reset_reductions()
+        self.launch.run(Box.of_shape(block.owned.shape))
+
+
+def _bound(
     kind: str, operands: Sequence[Operand], scalars: Sequence[complex], reproducible: bool
-) -> BoundLaunch:
+) -> _Bound:
     """The program bound to the blocks, kept until one of them goes."""
     block = operands[0][0]
     places = [(other.serial, prefix) for other, prefix in operands]
     key = (kind, reproducible, *map(kind_of, scalars), *places)
-    launch: BoundLaunch | None = block.kept.get(key)
-    if launch is None:
+    bound: _Bound | None = block.kept.get(key)
+    if bound is None:
         program = _program_of(kind, operands, scalars, reproducible)
         views = [
             ArrayView(b.memory[prefix], b.layout.halo, b.owned.start) for b, prefix in operands
         ]
         grid = block.layout.decomposition
         geometry = LaunchGeometry(block.owned.start, grid.shape, grid.periodic, None)
-        launch = block.kept[key] = block.backend.bind(program, views, geometry)
+        launch = block.backend.bind(program, views, geometry)
+        bound = block.kept[key] = _Bound(launch, program.reductions)
         for other, _ in operands[1:]:
             if other is not block:
                 weakref.finalize(other, _drop, weakref.ref(block), key).atexit = False
-    return launch
+    return bound
 
 
 def _drop(block: weakref.ref[Block], key: Any) -> None:
@@ -183,9 +249,10 @@ def _program(
     value, join, reduction = _KINDS[kind]
 
     def of(arrays: Sequence[Any], *mean: Any) -> Any:
+        components = list(np.ndindex(*parameters[0].components))
         points = [
             value(*(array.select(component)[...] for array in arrays), *mean)
-            for component in np.ndindex(*parameters[0].components)
+            for component in components
         ]
         if reproducible:
             return [reduce.sum(point, reproducible=True) for point in points]

@@ -214,9 +214,9 @@ class MirrorRule(SimpleRule):
         beta = self.fixed_beta or backend.empty(region.shape, target.dtype)
 
         def update(time: float) -> None:
-            alpha[...], new_beta = compute(time)
-            if not isinstance(beta, int):
-                beta[...] = new_beta
+            for held, values in zip((alpha, beta), compute(time), strict=True):
+                if not isinstance(held, int):
+                    held[...] = whole(values, held)
 
         return Steps([update], linear(backend, alpha, beta, mirror, target))
 
@@ -415,6 +415,11 @@ def operand(backend: Backend, values: Any) -> Any:
     """Coefficients as calls take them: a number, or an array on the device."""
     values = np.asarray(values)
     return backend.asarray(values) if values.ndim else values[()]
+
+
+def whole(values: Any, like: Any) -> Any:
+    """Host values with shape and dtype of an array on the device: one transfer brings them."""
+    return np.broadcast_to(np.asarray(values, like.dtype), like.shape)
 
 
 def assign(backend: Backend, values: Any, target: Any, where: Any = None) -> Call:

@@ -255,6 +255,36 @@ def test_exact_sums() -> None:
         assert c.sum(reproducible=True) == complex(math.fsum(a[0].flat), math.fsum(a[1].flat))
 
 
+@da.stencil
+def _shifted(u: Any, out: Any, *, by: float) -> None:
+    out[0, 0] = u[0, 0] - by
+
+
+def test_pending_values_reach_kernels_on_the_device() -> None:
+    for dtype in "fdD":
+        a = numbers(*SHAPE, dtype=dtype)
+        for grid in grids(transport="nccl"):
+            u = put(grid, a)
+            out = grid.empty(dtype)
+            for make, expected in (
+                (da.begin_sum, a.sum()), (da.begin_mean, a.mean()),
+                (da.begin_norm, np.sqrt((abs(a.astype("D")) ** 2).sum()).real),
+                (lambda u: da.begin_dot(u, u), np.vdot(a, a)),
+            ):  # fmt: skip
+                pending = make(u)
+                _shifted(u, out, by=pending)
+                assert_allclose(out.gather(), a - expected, rtol=1e-4 if dtype == "f" else 1e-13)
+                assert_allclose(pending.result(), expected, rtol=1e-6)
+            if dtype != "D":
+                _shifted(u, out, by=da.begin_max(u))
+                same(out, a - a.max())
+                assert da.begin_min(u).device_value is not None
+            assert da.begin_sum(u).device_value is not None
+            assert da.begin_any(u).result()
+    few = da.asarray(numbers(7, 3), device=DEVICE, transport="nccl", ranks=(1, 1))
+    assert da.begin_sum(few).result() == few.sum() == numbers(7, 3).sum()
+
+
 def test_reductions_over_some_axes() -> None:
     a = numbers(2, *SHAPE)
     for grid, axis in itertools.product(grids(), (0, 1, 2, (0, 2), (1, 2))):
