@@ -32,7 +32,7 @@ INDICES = (
 def numbers(shape: tuple[int, ...], dtype: Any = "f8", seed: int = 1) -> np.ndarray[Any, Any]:
     """Small numbers of both signs where the type has them, no two arrays of other seeds alike."""
     dtype = np.dtype(dtype)
-    found = np.random.default_rng(seed).integers(0 if dtype.kind in "bu" else -9, 10, shape)
+    found = np.random.default_rng(seed).integers(0 if dtype.kind in ("b", "u") else -9, 10, shape)
     values = found.astype(dtype)
     return values + (1j * found[::-1]).astype(dtype) if dtype.kind == "c" and found.ndim else values
 
