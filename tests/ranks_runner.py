@@ -132,6 +132,8 @@ def report(name: str, errors: list[str | None]) -> None:
 def run_tests(path: str, names: list[str]) -> int:
     """Call the test functions of one file in their order; 0 when all pass on all ranks."""
     warnings.simplefilter("error")
+    # Ranks of a test job share what GPUs there are.
+    warnings.filterwarnings("ignore", r".*ranks of a node share|Each rank sees one GPU only")
     ranks = Ranks()
     found: list[Callable[..., Any]] = []
     errors = ranks.agree(call(lambda: found.extend(functions_of(load(path), names)), ranks))
