@@ -181,7 +181,10 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
 
     @property
     def local(self) -> Any:
-        """Read-only view of the values owned here, shape `local_shape`. Local."""
+        """Read-only view of the values owned here, shape `local_shape`. Local.
+
+        It lies on the array's device: `cupy.asarray` takes it as it is, `numpy.asarray` copies it.
+        """
         return read_only(self._owned)
 
     @property
@@ -191,7 +194,8 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
-        """A writable view of the owned values for the length of a `with` block. Collective.
+        """A writable view of the owned values, on their device, for the length of a `with` block.
+        Collective.
 
         Examples
         --------

@@ -3,7 +3,8 @@
 The numbers of a cell come from its global index: Philox-4x32-10 (Salmon, Moraes, Dror and Shaw,
 "Parallel random numbers: as easy as 1, 2, 3", SC11) turns the 128-bit counter (index, stream) under
 the 64-bit key `seed` into 128 random bits, in plain integer arithmetic. Normal numbers come from
-the method of Box and Muller (1958).
+the method of Box and Muller (1958). The host makes them, with the same bits for every device, and
+brings them to the array's.
 """
 
 from __future__ import annotations

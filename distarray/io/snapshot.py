@@ -321,4 +321,4 @@ def _read(
         communicator.read_blocks(path, pieces)
         for (_, array), buffer in zip(chosen, buffers, strict=True):
             with array.writing() as block:
-                block[...] = array.block.backend.asarray(buffer)
+                block[...] = buffer
