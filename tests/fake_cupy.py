@@ -1,7 +1,8 @@
 """A stand-in for the calls of CuPy that `backends.cuda` makes, and for the driver's library.
 
-Calls are noted in order with their arguments. Memory is host memory, copies happen at once, and
-kernels do nothing. `tests/nvrtc_child.py` checks that the real CuPy takes the same arguments.
+Calls are noted in order with their arguments. Memory is host memory, work is done at once or, while
+it is captured, when its graph is launched; kernels do nothing unless `functions` says what.
+`tests/nvrtc_child.py` checks that the real CuPy takes the same arguments.
 """
 
 # Names are those of CuPy.
@@ -12,6 +13,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import sys
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -32,6 +35,8 @@ class FakeCupy:
     """What `import cupy` gives; `calls` is what was asked of it.
 
     `refuse` maps the name of a call to the error that it raises, once for each in a list.
+    `functions` maps handles of kernels to what is called with the arguments of a launch, and
+    returns what the launch is to do.
     """
 
     def __init__(self, *, version="14.2.0", runtime_version=12090):
@@ -41,6 +46,8 @@ class FakeCupy:
         self.runtime_version = runtime_version
         self.memory: dict[int, Any] = {}
         self.current = ["null"]
+        self.functions: dict[int, Callable[..., Callable[[], None]]] = {}
+        self.captured: list[Callable[[], None]] | None = None
         self.pending_events: set[int] = set()
         self.numbers = itertools.count(100)
         self.runtime = Runtime(self)
@@ -63,13 +70,22 @@ class FakeCupy:
         if errors:
             raise errors.pop(0)
 
+    def give(self, work):
+        """Do it, or keep it for a graph."""
+        if self.captured is None:
+            work()
+        else:
+            self.captured.append(work)
+
     def named(self, *names):
         return [call for call in self.calls if call[0] in names]
 
     def reserve(self, size):
-        content = ctypes.create_string_buffer(size)
-        self.memory[ctypes.addressof(content)] = content
-        return ctypes.addressof(content)
+        """The address of memory aligned as cudaMalloc aligns it."""
+        content = ctypes.create_string_buffer(size + 512)
+        address = ctypes.addressof(content) + -ctypes.addressof(content) % 512
+        self.memory[address] = content
+        return address
 
     def _alloc(self, size):
         self.note("alloc", size, self.current[-1])
@@ -138,11 +154,11 @@ class Runtime:
 
     def memsetAsync(self, address, value, size, stream):
         self._fake.note("memsetAsync", address, value, size, stream)
-        ctypes.memset(address, value, size)
+        self._fake.give(partial(ctypes.memset, address, value, size))
 
     def memcpyAsync(self, target, source, size, kind, stream):
         self._fake.note("memcpyAsync", target, source, size, kind, stream)
-        ctypes.memmove(target, source, size)
+        self._fake.give(partial(ctypes.memmove, target, source, size))
 
 
 class Driver:
@@ -161,6 +177,8 @@ class Driver:
         self._fake.note(
             "launchKernel", function, (gx, gy, gz), (bx, by, bz), shared, stream, params, extra
         )
+        if function in self._fake.functions:
+            self._fake.give(self._fake.functions[function]((gx, gy, gz), (bx, by, bz), params))
 
 
 class Nvrtc:
@@ -223,18 +241,23 @@ class Stream:
 
     def begin_capture(self):
         self._fake.note("begin_capture", self.ptr)
+        self._fake.captured = []
 
     def end_capture(self):
+        work, self._fake.captured = self._fake.captured, None
         self._fake.note("end_capture", self.ptr)
-        return Graph(self._fake)
+        return Graph(self._fake, work)
 
 
 class Graph:
-    def __init__(self, fake):
+    def __init__(self, fake, work):
         self._fake = fake
+        self._work = work
 
     def launch(self, stream):
         self._fake.note("graphLaunch", stream.ptr)
+        for work in self._work:
+            work()
 
 
 class Event:
