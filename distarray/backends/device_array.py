@@ -156,13 +156,14 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
         if self.backend.name != "cuda":
             raise AttributeError(f"Arrays on {self.backend.name!r} have no CUDA array interface.")
         shadow = self.shadow
+        compute: Any = self.backend.compute
         return {
             "data": (self.address, not shadow.flags.writeable),
             "shape": shadow.shape,
             "strides": None if self.contiguous else shadow.strides,
             "typestr": shadow.dtype.str,
             "version": 3,
-            "stream": 1,  # the compute stream is ordered with the legacy default stream
+            "stream": compute.pointer,  # whoever works elsewhere waits for it
         }
 
     # ---- views
