@@ -1,12 +1,25 @@
-"""Where a file is put: its name, the fresh file beside it, the disk. Local; no HDF5, no MPI."""
+"""Where a file is put: its name, the fresh file beside it, the disk. Local; no HDF5, no MPI.
+
+What changes files and folders goes through the functions here, each of which does one thing to the
+file system: make_folder, create, write_at, sync, rename, sync_folder, unlink. (HDF5 and MPI write
+into the file that `create` made.) A file that must be whole or absent is written under another name
+in the same folder, then: sync(partial), rename(partial, name), sync_folder(folder). A crash leaves
+either the file from before or the new one; after the last call it leaves the new one.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
+from collections.abc import Iterator
+from typing import Any
 
 from distarray.errors import FileError
+
+#: Added to a name until the file is whole.
+PARTIAL = ".partial"
 
 
 def resolve(path: str) -> str:
@@ -27,6 +40,21 @@ def resolve(path: str) -> str:
     return target
 
 
+def make_folder(path: str) -> None:
+    """A folder and those above it, on the disk when this returns; nothing if it is there."""
+    missing = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path.rstrip("/"))
+    for folder in reversed(missing):
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            if not os.path.isdir(folder):  # else another process was faster
+                raise
+        sync_folder(os.path.dirname(folder.rstrip("/")))
+
+
 def create(path: str) -> None:
     """An empty new file. A leftover file or link of this name is removed, never followed.
 
@@ -45,20 +73,104 @@ def create(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
 
 
-def discard(path: str) -> None:
-    """Remove a file that was begun, if it is there."""
-    with contextlib.suppress(OSError):
-        if stat.S_ISREG(os.lstat(path).st_mode):
-            os.unlink(path)
+@contextlib.contextmanager
+def opened(path: str, *, write: bool = False) -> Iterator[int]:
+    """The descriptor of an existing file, for `write_at`, `read_at` and `sync`."""
+    mode = os.O_RDWR if write else os.O_RDONLY
+    descriptor = os.open(path, mode | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
-def flush(path: str | os.PathLike[str]) -> None:
-    """Wait until a file's bytes, or a folder's names, are on disk."""
-    number = os.open(path, os.O_RDONLY)
+def write_at(descriptor: int, offset: int, octets: Any) -> None:
+    """Write all bytes of a buffer at a place in the file. May be called on any thread.
+
+    Never through a memory map: a full disk would end the process (SIGBUS), not raise an error.
+    """
+    rest = _bytes_of(octets)
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[written:], offset + written
+
+
+def read_at(descriptor: int, offset: int, octets: Any) -> None:
+    """Fill a buffer from a place in the file. May be called on any thread.
+
+    Raises
+    ------
+    OSError
+        Also where the file ends before the buffer is full.
+    """
+    rest = _bytes_of(octets)
+    while rest:
+        count = os.preadv(descriptor, [rest], offset)
+        if count == 0:
+            raise OSError(f"the file ends at byte {offset}, {len(rest)} bytes early")
+        rest, offset = rest[count:], offset + count
+
+
+def write_text(path: str, text: str) -> None:
+    """Replace a small file by one with this text, whole or not at all, also after a crash."""
+    partial = path + PARTIAL
+    create(partial)
+    with opened(partial, write=True) as descriptor:
+        write_at(descriptor, 0, text.encode())
+        sync(descriptor)
+    rename(partial, path)
+    sync_folder(os.path.dirname(path))
+
+
+def sync(file: int | str | os.PathLike[str]) -> None:
+    """Wait until the bytes of a file, given by descriptor or path, are on the disk.
+
+    An error must be final for the file: the kernel forgets what it could not write, and a second
+    attempt would succeed.
+    """
+    if isinstance(file, int):
+        os.fsync(file)
+        return
+    number = os.open(file, os.O_RDONLY)
     try:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+def sync_folder(path: str) -> None:
+    """Wait until the names in a folder are on the disk; "" is the current folder."""
+    try:
+        sync(path or ".")
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that has no such call for folders
+            raise
+
+
+def rename(source: str, target: str) -> None:
+    """Give a file another name in its folder; a file that had it is replaced at once."""
+    os.replace(source, target)
+
+
+def unlink(path: str) -> None:
+    """Remove a file; nothing if it is not there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def discard(path: str) -> None:
+    """Remove a file that was begun, if it is there and can be removed."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISREG(os.lstat(path).st_mode):
+            unlink(path)
+
+
+flush = sync
+
+
+def _bytes_of(octets: Any) -> memoryview:
+    view = memoryview(octets)
+    return view.cast("B") if view.nbytes else memoryview(b"")
 
 
 def _kind(path: str) -> str:
