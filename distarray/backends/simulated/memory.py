@@ -158,10 +158,11 @@ class AddressMap:
         bisect.insort(self._starts, address)
         return values
 
-    def _forget(self, address: int, _: Any) -> None:
+    def _forget(self, address: int, _: Any, find: Callable[..., int] = bisect.bisect_left) -> None:
+        # `find` is bound here: modules may be emptied already when the interpreter ends.
         self._found.pop(address, None)
         self._owners.pop(address, None)
-        place = bisect.bisect_left(self._starts, address)
+        place = find(self._starts, address)
         if place < len(self._starts) and self._starts[place] == address:
             del self._starts[place]
 
