@@ -23,6 +23,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from distarray import spans
 from distarray.backends.base import Backend, Graph
 from distarray.block import Block, Filled
 from distarray.errors import BackendError, RaceError
@@ -173,7 +174,9 @@ class Replay:
                     break
                 for plan, values in calls:
                     plan.set_scalars(values)
+            start = spans.enter()
             captured.graph.launch(backend.compute)
+            spans.leave("graph", start)
             done += captured.steps
             for block, written in zip(self._blocks, captured.written, strict=True):
                 block.version += written
@@ -208,7 +211,9 @@ class Replay:
                 raise error
             self._enabled = False
             return 0
+        start = spans.enter()
         graph.launch(backend.compute)
+        spans.leave("graph", start)
         captured = CapturedCycles(
             graph,
             self._steps,

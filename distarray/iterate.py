@@ -116,6 +116,9 @@ def iterate(
     Points of the rotating arrays that no kernel of the step computes are first copied from the
     newest state into the other arrays of the rotation.
 
+    A device is given many steps at once, as a graph, where one rank runs or messages go by NCCL,
+    unless kernels return reductions or conditions depend on the time or on other arrays.
+
     Raises
     ------
     StencilError

@@ -14,9 +14,12 @@ Code that takes time marks it; nothing is kept unless somebody records::
     recording.seconds("wait")
 
 Names in use, in the order of one kernel call: `pack`, `send`, `core`, `wait`, `unpack`, `fill` and
-`remainder`, or `block` for a core and remainder computed at once. Times are seconds of
-`time.perf_counter()`. Recordings may be nested: each sees everything inside it. While nobody
-records, a pair of calls costs less than a microsecond. Local.
+`remainder`, or `block` for a core and remainder computed at once; `graph` for many steps of a loop
+that a device is given at once. Times are seconds of `time.perf_counter()`. On a device they are
+those in which the host gives the work: `pack` and `unpack` to the communication stream (what a rank
+copies from itself, to compute), `send` and `wait` to the communication stream where the transport
+needs no host, all others to compute. Recordings may be nested: each sees everything inside it.
+While nobody records, a pair of calls costs less than a microsecond. Local.
 """
 
 from __future__ import annotations
