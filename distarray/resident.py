@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,8 +40,13 @@ from distarray.transports.communicator import DeviceCommunicator
 #: How the result of a reduction comes out of its partial result over all ranks, and its type.
 Finish = tuple[Callable[[HostArray], Any], np.dtype[Any]]
 
-_POINT = Box((0,), (1,))
+_WHOLE = ((Box((0,), (1,)), -1),)
 _GEOMETRY = LaunchGeometry((0,), (1,), (False,), None)
+
+#: Bytes of pinned memory taken at a time, and to which parts of it are rounded up.
+_CHUNK, _LINE = 16384, 64
+#: Pinned memory of each device that is being handed out, and how much of it has been.
+_chunks: weakref.WeakKeyDictionary[Backend, tuple[HostArray, int]] = weakref.WeakKeyDictionary()
 
 
 class ResidentReductions:
@@ -141,7 +147,7 @@ class _Slot:
                 for part, place in self._places(self._numbers)
             ]
         )
-        self._host = [owner.backend.pinned(numbers.nbytes) for numbers in self._numbers]
+        self._host = [_pinned(owner.backend, numbers.nbytes) for numbers in self._numbers]
         self._scalars: dict[int, tuple[BoundLaunch, Any]] = {}
         self._made: set[int] = set()
         self._shared: list[Any] = []  # the reductions over the ranks
@@ -201,7 +207,7 @@ class _Slot:
                 numbers[...] = request.values
             self._settled = True
         if number not in self._made:
-            launch.run_boxes(((_POINT, -1),))
+            launch.run_boxes(_WHOLE)
             self._made.add(number)
         return scalar
 
@@ -220,6 +226,16 @@ class _Slot:
         ]
         views = [ArrayView(memory, (0,), (0,)) for memory in (*taken, *made)]
         return self._backend.bind(program, views, _GEOMETRY), made[-1]
+
+
+def _pinned(backend: Backend, nbytes: int) -> HostArray:
+    """A little pinned memory, of which devices give out whole pages."""
+    size = -(-nbytes // _LINE) * _LINE
+    chunk, used = _chunks.get(backend, (None, 0))
+    if chunk is None or used + size > chunk.size:
+        chunk, used = backend.pinned(max(_CHUNK, size)), 0
+    _chunks[backend] = chunk, used + size
+    return chunk[used : used + nbytes]
 
 
 def _groups(accumulators: Sequence[Accumulator], *, shared: bool) -> list[tuple[str, list[_Part]]]:

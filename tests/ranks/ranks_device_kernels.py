@@ -14,7 +14,7 @@ import distarray as da
 from distarray.backends.simulated.capture import SimulatedGraph
 from distarray.errors import BackendError
 from distarray.kernels.plan import ApplyPlan
-from distarray.pending import RING_SIZE
+from distarray.pending import RING_SIZE, complete_all
 from tests.ranks.bits import Array, random_values, same
 from tests.ranks.common import SIZE
 
@@ -406,6 +406,46 @@ def test_pending_values_may_be_dropped_or_read_late_and_by_one_rank() -> None:
         late = grid.zeros()
         divide(u, late, by=kept[1][1], less=0.0)
         same(late, np.full((16, 12), (2 * RING_SIZE + 2) / 7.0))
+
+
+# ---- waiting
+
+
+def waits(grid: da.Grid) -> int:
+    """How often the host has waited for the device."""
+    backend: Any = grid.zeros().block.backend
+    count: int = backend.driver.statistics.synchronizations
+    return count
+
+
+def test_the_host_waits_for_the_packing_at_most() -> None:
+    for transport in TRANSPORTS:
+        grid = simulated(transport)((16, 12), periodic=True, ranks=(SIZE, 1))
+        u, new = put(grid, random_values(16, 12)), grid.zeros()
+        before = 0
+        for number in range(12):
+            if number == 2:
+                before = waits(grid)
+            heat(u, new, r=0.1)
+            heat(new, u, r=0.1)
+        if transport != "host":  # which waits for every copy
+            expected = 20 if transport in ("staged", "device") else 0
+            assert waits(grid) - before == expected, transport
+
+
+def test_the_host_waits_for_no_reduction_that_stays_on_the_device() -> None:
+    for transport in ("nccl",) if SIZE > 1 else ("auto",):
+        grid = simulated(transport)((16, 12), periodic=True)
+        u, out = put(grid, random_values(16, 12)), grid.zeros()
+        complete_all()  # so that none leaves the ring here
+        before = 0
+        for number in range(RING_SIZE // 2):
+            if number == 2:
+                before = waits(grid)
+            largest, least = norms(u)
+            divide(u, out, by=largest, less=least)
+            sum_of_differences(out, u)
+        assert waits(grid) == before
 
 
 # ---- time loops
