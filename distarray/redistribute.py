@@ -67,6 +67,7 @@ class Redistribution:
         self._source = _Side(source, selection.source, source_component)
         self._target = _Side(target, selection.target, target_component)
         self._source.require_components_of(self._target)
+        self._casts = source.dtype != target.dtype
         plan = TransferPlan.build(source, target, selection, rank)
         self._sends = [share for share in plan.sends if share.rank != rank]
         self._receives = [share for share in plan.receives if share.rank != rank]
@@ -125,7 +126,7 @@ class Redistribution:
         backend = target.backend
         compute, communication = backend.compute, backend.communication
         shares = list(zip(self._receives, self._received, strict=True))
-        if backend.host or self._source.layout.dtype != self._target.layout.dtype:
+        if backend.host or self._casts or self._source.repeats:
             communication.record(self._event)
             compute.wait(self._event)
             for share, received in shares:
@@ -214,6 +215,7 @@ class _Side:
         self.along = along
         self.component = component
         self.components = selected_components(layout, component)
+        self.repeats = any(isinstance(index, Stride) and index.step == 0 for index in along)
         self._indices: dict[Box, tuple[Any, ...]] = {}
 
     def require_components_of(self, other: _Side) -> None:

@@ -414,6 +414,17 @@ def test_redistribution_of_a_selection_into_itself():
         assert np.array_equal(host(block.owned_memory), expected[block.owned.slices()])
 
 
+def test_redistribution_of_a_repeated_row():
+    """v[...] = u[5:6, :] on all rows of v."""
+    before, after = Decomposition((13, 9), (SIZE, 1)), Decomposition((13, 9), (1, SIZE))
+    selection = Selection((Stride(5, 0, 13), Stride(0, 1, 9)), (Stride(0, 1, 13), Stride(0, 1, 9)))
+    whole = np.arange(2 * 13 * 9).reshape(2, 13, 9) + 1.0
+    expected = np.broadcast_to(whole[:, 5:6], whole.shape)
+    for communicator in communicators():
+        found, part = moved(before, after, selection, ("f8", "f8"), communicator)
+        assert np.array_equal(found, expected[part]), communicator
+
+
 # ---- the communicator
 
 
