@@ -47,6 +47,9 @@ OPEN_MPI = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }
 
+#: On which ranks write their stacks; checkpointers take SIGTERM and SIGUSR1.
+STACKS_SIGNAL = signal.SIGUSR2
+
 STACKS_SECONDS = 1.0  # for the ranks to write their stacks
 END_SECONDS = 5.0  # for a launcher to end its ranks before they are killed
 
@@ -156,30 +159,36 @@ def _run(
 ) -> RanksResult:
     command = [*launcher, sys.executable, "-m", "tests.ranks_runner", *program]
     with tempfile.TemporaryDirectory(prefix="ranks-") as name:
-        result = _watched(command, Path(name), _environment(env, name), timeout, cwd)
+        result = _watched(
+            command,
+            Path(name),
+            environment({FOLDER_VARIABLE: name} | dict(env or {})),
+            timeout,
+            cwd,
+        )
     if result.timed_out or (check and result.returncode):
         raise RanksFailed(result)
     return result
 
 
-def _environment(changes: Mapping[str, str | None] | None, folder: str) -> dict[str, str]:
+def environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    """The variables of a job: this process's without a launcher's, and these changes."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    environment = clean_environment() | OPEN_MPI
-    environment |= {
+    variables = clean_environment() | OPEN_MPI
+    variables |= {
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONPATH": path,
-        FOLDER_VARIABLE: folder,
     }
-    for variable, value in (changes or {}).items():
-        environment.pop(variable, None)
+    for variable, value in changes.items():
+        variables.pop(variable, None)
         if value is not None:
-            environment[variable] = value
-    return environment
+            variables[variable] = value
+    return variables
 
 
 def _watched(
-    command: list[str], folder: Path, environment: dict[str, str], timeout: float, cwd: Path | str
+    command: list[str], folder: Path, variables: dict[str, str], timeout: float, cwd: Path | str
 ) -> RanksResult:
     # Output goes to files: a rank that outlives the launcher cannot keep us waiting on a pipe.
     start = time.monotonic()
@@ -190,7 +199,7 @@ def _watched(
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            env=environment,
+            env=variables,
             cwd=cwd,
             start_new_session=True,
         )
@@ -198,7 +207,7 @@ def _watched(
             process.wait(timeout)
         except subprocess.TimeoutExpired:
             timed_out = True
-            _signal_ranks(folder, signal.SIGUSR1)
+            _signal_ranks(folder, STACKS_SIGNAL)
             time.sleep(STACKS_SECONDS)
         finally:
             _end(process, folder)

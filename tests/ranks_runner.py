@@ -6,7 +6,7 @@ failure with its rank and traceback. A function with a parameter `folder` gets a
 all ranks share. `--script FILE ARGS` and `--module NAME ARGS` run a program as Python would, but so
 that a hang can be looked into.
 
-Before anything else a rank names itself in the harness's folder and arranges for SIGUSR1 to write
+Before anything else a rank names itself in the harness's folder and arranges for SIGUSR2 to write
 its stacks there.
 """
 
@@ -20,7 +20,6 @@ import importlib.util
 import inspect
 import os
 import runpy
-import signal
 import sys
 import tempfile
 import time
@@ -32,7 +31,7 @@ from types import ModuleType
 from typing import IO, Any
 
 from tests import devices
-from tests.harness import FOLDER_VARIABLE, ROOT
+from tests.harness import FOLDER_VARIABLE, ROOT, STACKS_SIGNAL
 
 GRACE_SECONDS = 5.0  # for the other ranks to arrive once a rank has failed
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
@@ -41,7 +40,7 @@ _kept: list[IO[str]] = []  # files that stay open, and locked, as long as the pr
 
 
 def watch() -> None:
-    """Name this process in the harness's folder, where SIGUSR1 and crashes now write its stacks."""
+    """Name this process in the harness's folder, where SIGUSR2 and crashes now write its stacks."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         faulthandler.enable()
@@ -52,7 +51,7 @@ def watch() -> None:
     file.write(f"rank {rank}\n")
     file.flush()
     faulthandler.enable(file)
-    faulthandler.register(signal.SIGUSR1, file, all_threads=True)
+    faulthandler.register(STACKS_SIGNAL, file, all_threads=True)
     _kept.append(file)
 
 
@@ -106,7 +105,7 @@ class Ranks:
         if folder is not None:
             for path in Path(folder).glob("pid.*"):
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(path.suffix[1:]), signal.SIGUSR1)
+                    os.kill(int(path.suffix[1:]), STACKS_SIGNAL)
             time.sleep(1.0)
         self.comm.Abort(1)
 
