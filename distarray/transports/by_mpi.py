@@ -103,5 +103,10 @@ class DeferredExchange:
 
     def wait(self) -> None:
         (self._request or self.begin()).wait()
+        # Again: what streams were given for this memory in the meantime raced with MPI.
+        for memory in self._memory.sent:
+            self._backend.host_access(memory, write=False, what="end of sending")
+        for memory in self._memory.received:
+            self._backend.host_access(memory, write=True, what="arrival of messages")
         for source, target in self._memory.to_device:
             self._backend.begin_to_device(source, target, self._backend.communication)
