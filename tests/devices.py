@@ -69,6 +69,14 @@ NOT_ON_A_DEVICE = {
     "test_transports*.py": _OWN_DEVICE,
 }
 
+#: The same, for the simulated device alone.
+NOT_SIMULATED = {
+    "test_examples.py": "the examples at their own size take minutes there",
+    "test_solvers_incompressible.py::test_a_first_order_scheme_fails_the_order_test": (
+        "shows that a test is sharp, whatever the device, and takes a minute there"
+    ),
+}
+
 #: Files that make faults on purpose, with devices of their own.
 PROVOKING_RACES = "test_simulated*.py"
 
@@ -82,10 +90,8 @@ def current() -> str:
 
 def reason(file: str | Path, function: str) -> str | None:
     """Why a test function is not run on the current device, or None where it is."""
-    if current() == "cpu":
-        return None
     name = Path(file).name
-    for pattern, why in NOT_ON_A_DEVICE.items():
+    for pattern, why in _left_out().items():
         if fnmatch.fnmatch(name, pattern) or pattern == f"{name}::{function}":
             return why
     return None
@@ -93,9 +99,15 @@ def reason(file: str | Path, function: str) -> str | None:
 
 def functions_left_out(file: str) -> list[tuple[str, str]]:
     """The functions of a file that are left out on the current device, with the reasons."""
-    if current() == "cpu":
-        return []
-    return [(name, why) for name, why in NOT_ON_A_DEVICE.items() if name.startswith(f"{file}::")]
+    return [(name, why) for name, why in _left_out().items() if name.startswith(f"{file}::")]
+
+
+def _left_out() -> dict[str, str]:
+    return {
+        "cpu": {},
+        "cuda": NOT_ON_A_DEVICE,
+        "simulated": NOT_ON_A_DEVICE | NOT_SIMULATED,
+    }[current()]
 
 
 def host(values: Any) -> np.ndarray[Any, Any]:
