@@ -1,14 +1,11 @@
-"""Arrays on the simulated device, against NumPy on the whole arrays, on every process grid.
-
-Whatever these tests find, a race fails them too: the simulated device reports work that is not
-ordered after what it depends on.
+"""Elementwise functions, indices, placement and files of arrays on the simulated device, against
+NumPy on the whole arrays.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,57 +14,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import distarray as da
-from distarray.testing import wipe_halo
 from tests.ranks.common import process_grids, refused
+from tests.ranks.on_device import DEVICE, SHAPE, TYPES, grids, numbers, put, same
 
-SHAPE = (11, 9)
-DEVICE = "simulated"
-#: Of each kind one element type, of numbers of several widths.
-TYPES = ("?", *"bQfD")
-
-Array = np.ndarray[Any, Any]
-
-
-def grids(shape: tuple[int, ...] = SHAPE, **options: Any) -> Iterator[da.Grid]:
-    for ranks in process_grids(len(shape), shape):
-        yield da.Grid(shape, ranks=ranks, device=DEVICE, **options)
-
-
-def numbers(*shape: int, dtype: Any = float, seed: int = 1) -> Array:
-    """Numbers of both signs, of which products and sums of a few are exact in float32."""
-    rng = np.random.default_rng(seed)
-    kind = np.dtype(dtype).kind
-    if kind == "b":
-        return rng.integers(0, 2, shape).astype(dtype)
-    values = rng.integers(1 if kind == "u" else -9, 10, shape) * (0.25 if kind in "fc" else 1)
-    if kind == "c":
-        values = values + 0.25j * rng.integers(-9, 10, shape)
-    return values.astype(dtype)
-
-
-def put(grid: da.Grid, values: Array, **options: Any) -> da.DistArray:
-    """An array with these values, and nothing of use in its halo."""
-    array = grid.empty(values.dtype, **options)
-    array[...] = values
-    wipe_halo(array)
-    return array
-
-
-def same(array: Any, expected: Any) -> None:
-    """Equal values and element types. Collective."""
-    assert array.device == DEVICE
-    found, expected = array.gather(), np.asarray(expected)
-    assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
-    assert_array_equal(found, expected)
-
-
-def agree(found: Any, expected: Any) -> None:
-    """Equal numbers of one element type."""
-    assert found == expected
-    assert found.dtype == expected.dtype
-
-
-# ---- elementwise functions
+RANKS = (1, 2, 3, 4)
+TIMEOUT = 240
 
 
 def test_all_element_types() -> None:
@@ -148,9 +99,6 @@ def test_profiles_and_pending_values_are_operands() -> None:
         same(v, np.broadcast_to(along[:, None], SHAPE))
 
 
-# ---- values in and out
-
-
 def test_indices() -> None:
     a = numbers(3, *SHAPE, dtype="f")
     indices = (
@@ -212,93 +160,6 @@ def test_functions_of_position_and_random_fields() -> None:
             same(make(grid, 5, 2, **options), make(alike, 5, 2, **options).gather())
 
 
-# ---- reductions
-
-
-def test_reductions_over_all_axes() -> None:
-    for dtype in TYPES:
-        a = numbers(2, *SHAPE, dtype=dtype)
-        for grid in grids():
-            u = put(grid, a, components=(2,))
-            for array, values in ((u, a), (u[1], a[1])):
-                for name in ("sum", "any", "all", "mean"):
-                    agree(getattr(array, name)(), getattr(np, name)(values))
-                assert_allclose(array.var(), values.var(dtype=complex).real)
-                assert_allclose(da.norm(array), np.linalg.norm(values.astype(complex).ravel()))
-                assert da.dot(array, array) == np.vdot(values.astype(complex), values)
-                if dtype == "D":
-                    continue
-                for name in ("min", "max", "argmin", "argmax"):
-                    agree(getattr(array, name)(), getattr(np, name)(values))
-            assert u[0].prod() == a[0].prod()
-            assert float(da.begin_sum(u).result().real) == float(a.sum().real)
-
-
-def test_extremes_pass_nan_on() -> None:
-    for dtype, place in itertools.product("fd", ((0, 0), (10, 8), (5, 4))):
-        a = numbers(*SHAPE, dtype=dtype)
-        b = a.copy()
-        b[place] = np.nan
-        for grid in grids():
-            assert np.isnan([put(grid, b).max(), put(grid, b).min()]).all()
-            assert put(grid, a).max() == a.max()
-
-
-def test_exact_sums() -> None:
-    rng = np.random.default_rng(0)
-    a = rng.normal(size=(2, *SHAPE)) * 10.0 ** rng.integers(-200, 200, size=(2, *SHAPE))
-    for grid in grids():
-        u = put(grid, a, components=(2,))
-        assert u.sum(reproducible=True) == math.fsum(a.ravel())
-        assert u[1].mean(reproducible=True) == math.fsum(a[1].ravel()) / a[1].size
-        c = put(grid, a[0] + 1j * a[1])
-        assert c.sum(reproducible=True) == complex(math.fsum(a[0].flat), math.fsum(a[1].flat))
-
-
-@da.stencil
-def _shifted(u: Any, out: Any, *, by: float) -> None:
-    out[0, 0] = u[0, 0] - by
-
-
-def test_pending_values_reach_kernels_on_the_device() -> None:
-    for dtype in "fdD":
-        a = numbers(*SHAPE, dtype=dtype)
-        for grid in grids(transport="nccl"):
-            u = put(grid, a)
-            out = grid.empty(dtype)
-            for make, expected in (
-                (da.begin_sum, a.sum()), (da.begin_mean, a.mean()),
-                (da.begin_norm, np.sqrt((abs(a.astype("D")) ** 2).sum()).real),
-                (lambda u: da.begin_dot(u, u), np.vdot(a, a)),
-            ):  # fmt: skip
-                pending = make(u)
-                _shifted(u, out, by=pending)
-                assert_allclose(out.gather(), a - expected, rtol=1e-4 if dtype == "f" else 1e-13)
-                assert_allclose(pending.result(), expected, rtol=1e-6)
-            if dtype != "D":
-                _shifted(u, out, by=da.begin_max(u))
-                same(out, a - a.max())
-                assert da.begin_min(u).device_value is not None
-            assert da.begin_sum(u).device_value is not None
-            assert da.begin_any(u).result()
-    few = da.asarray(numbers(7, 3), device=DEVICE, transport="nccl", ranks=(1, 1))
-    assert da.begin_sum(few).result() == few.sum() == numbers(7, 3).sum()
-
-
-def test_reductions_over_some_axes() -> None:
-    a = numbers(2, *SHAPE)
-    for grid, axis in itertools.product(grids(), (0, 1, 2, (0, 2), (1, 2))):
-        u = put(grid, a, components=(2,))
-        for name in ("sum", "max", "any"):
-            same(getattr(u, name)(axis=axis), getattr(np, name)(a, axis=axis))
-        assert_allclose(u.std(axis=axis).gather(), a.std(axis=axis))
-    for grid in grids():
-        same(put(grid, a, components=(2,)).argmin(axis=1), a.argmin(axis=1))
-
-
-# ---- placement
-
-
 def test_redistribution_and_gather() -> None:
     for dtype in "?fD":
         a = numbers(2, *SHAPE, dtype=dtype)
@@ -347,149 +208,6 @@ def test_points() -> None:
         for px, py in places:
             expected[int(px * SHAPE[0]), int(py * SHAPE[1])] += 3.0 * math.prod(SHAPE)
         assert_allclose(w.gather(), expected, rtol=1e-14)
-
-
-# ---- conditions
-
-
-@da.stencil
-def _sides(u: Any, out: Any) -> None:
-    """The layers beside the outermost cells, seen from the cells."""
-    out[0][0, 0] = u[-1, 0]
-    out[1][0, 0] = u[1, 0]
-    out[2][0, 0] = u[0, -1]
-    out[3][0, 0] = u[0, 1]
-
-
-def _seen(a: Array, layers: dict[str, Array]) -> Array:
-    """What `_sides` sees of cells `a` between these layers."""
-    return np.stack(
-        [
-            np.concatenate([layers["x-"][None], a[:-1]], axis=0),
-            np.concatenate([a[1:], layers["x+"][None]], axis=0),
-            np.concatenate([layers["y-"][:, None], a[:, :-1]], axis=1),
-            np.concatenate([a[:, 1:], layers["y+"][:, None]], axis=1),
-        ]
-    )
-
-
-def _check_layers(values: Array, boundary: dict[str, Any], layers: Any, time: float = 0.0) -> None:
-    """Compare with `layers(values)`, rounded once or twice on the way."""
-    expected = _seen(values, {k: np.asarray(v) for k, v in layers(values).items()})
-    for grid in grids():
-        u = put(grid, values, boundary=boundary)
-        out = grid.empty(values.dtype, components=(4,))
-        _sides(u, out, time=time)
-        assert_allclose(out.gather(), expected, rtol=1e-6 if values.dtype.char in "fF" else 1e-14)
-
-
-def test_conditions_with_constants() -> None:
-    hx, hy = (1.0 / n for n in SHAPE)
-    for dtype in "fdFD":
-        a = numbers(*SHAPE, dtype=dtype)
-        g = 2.0 - 0.5j if dtype in "FD" else 2.0
-        along = numbers(SHAPE[0], dtype=dtype, seed=9)
-        _check_layers(
-            a,
-            {
-                "x-": da.Dirichlet(g), "x+": da.Neumann(0.5),
-                "y-": da.Dirichlet(along), "y+": da.Robin(1.0, 0.5, 2.0),
-            },
-            lambda a, g=g, along=along: {
-                "x-": 2 * g - a[0], "x+": a[-1] + hx * 0.5, "y-": 2 * along - a[:, 0],
-                "y+": 2 * 2.0 * hy / (hy + 1.0) + (1.0 - hy) / (hy + 1.0) * a[:, -1],
-            },
-        )  # fmt: skip
-        _check_layers(
-            a,
-            {
-                "x-": da.Symmetry(1), "x+": da.Symmetry(-1),
-                "y-": da.Extrapolate(1), "y+": da.Outflow(),
-            },
-            lambda a: {
-                "x-": a[0], "x+": -a[-1], "y-": 2 * a[:, 0] - a[:, 1], "y+": a[:, -1],
-            },
-        )  # fmt: skip
-
-
-def test_conditions_with_functions_of_time() -> None:
-    x, y = ((np.arange(n) + 0.5) / n for n in SHAPE)
-    for dtype, time in itertools.product("fdD", (0.0, 1.5)):
-        a = numbers(*SHAPE, dtype=dtype)
-        _check_layers(
-            a,
-            {
-                "x": da.Dirichlet(lambda t, x, y: t + y),
-                "y-": da.Robin(1.0, lambda t, x, y: x + t, 2.0),
-                "y+": da.Piecewise(
-                    lambda x, y: x < 0.4, da.Neumann(lambda t, x, y: t * x), da.Dirichlet(1.0)
-                ),
-            },
-            lambda a, t=time: {
-                "x-": 2 * (t + y) - a[0],
-                "x+": 2 * (t + y) - a[-1],
-                "y-": _robin(1.0, x + t, 2.0, 1.0 / SHAPE[1], a[:, 0]),
-                "y+": np.where(x < 0.4, a[:, -1] + t * x / SHAPE[1], 2.0 - a[:, -1]),
-            },
-            time,
-        )
-
-
-def _robin(a: Any, b: Any, c: Any, d: float, w: Any) -> Any:
-    return 2.0 * c * d / (a * d + 2.0 * b) + (2.0 * b - a * d) / (a * d + 2.0 * b) * w
-
-
-def test_custom_conditions_along_every_axis_and_of_integers() -> None:
-    def inward_0(u: Any, v: Any, *, time: float = 0.0) -> None:
-        u[0, 0] = 2 * u[1, 0] - u[2, 0] + v[1, 0] + time
-
-    def inward_1(u: Any, v: Any) -> None:
-        u[0, 0] = u[0, 1] - 3 * v[0, 2]
-
-    for dtype in "qdD":
-        a, b = numbers(*SHAPE, dtype=dtype), numbers(*SHAPE, dtype=dtype, seed=4)
-        for grid in grids():
-            v = put(grid, b)
-            u = put(grid, a)
-            if dtype != "q":
-                u.boundary["x"] = da.Custom(inward_0, v)
-            else:
-                u.boundary["x"] = da.Outflow()
-            u.boundary["y"] = da.Custom(inward_1, v)
-            out = grid.empty(dtype, components=(4,))
-            for time in (0.0, 2.0):
-                _sides(u, out, time=time)
-                low, high = (2 * a[0] - a[1] + b[0] + time, 2 * a[-1] - a[-2] + b[-1] + time)
-                if dtype == "q":
-                    low, high = a[0], a[-1]
-                layers = {
-                    "x-": low, "x+": high,
-                    "y-": a[:, 0] - 3 * b[:, 1], "y+": a[:, -1] - 3 * b[:, -2],
-                }  # fmt: skip
-                assert_array_equal(out.gather(), _seen(a, layers))
-
-
-def test_conditions_fix_points_on_faces() -> None:
-    y = (np.arange(SHAPE[1]) + 0.5) * (1.0 / SHAPE[1])
-    for grid in grids():
-        u = grid.ones(
-            location="x",
-            boundary={
-                "x-": da.Dirichlet(lambda t, x, y: y),
-                "x+": da.Piecewise(lambda x, y: y < 0.5, da.Dirichlet(3.0), da.Neumann(0.0)),
-            },
-        )
-        expected = np.ones((SHAPE[0] + 1, SHAPE[1]))
-        expected[0], expected[-1, y < 0.5] = y, 3.0
-        same(u, expected)
-        u *= 2.0
-        expected[1:] *= 2.0
-        expected[-1, y < 0.5] = 3.0
-        same(u, expected)
-        assert_allclose(u.sum(), expected.sum())
-
-
-# ---- devices
 
 
 def test_arrays_move_between_devices() -> None:

@@ -96,3 +96,9 @@ def test_a_state_that_blows_up_is_the_same_error_on_all_ranks():
 def step_often(flow):
     for _ in range(200):
         flow.step(1.0)
+
+
+def test_the_simulated_device_gives_the_bits_of_the_cpu():
+    for config in (CAVITY, BOX):
+        expected = state(config, comm=MPI.COMM_SELF, device="cpu")
+        assert state(config, device="simulated") == expected
