@@ -56,6 +56,7 @@ NOT_ON_A_DEVICE = {
     "test_layers.py": _PURE,
     "test_native.py": _COMPILER,
     "test_process_grids.py": _PURE,
+    "test_readme.py::test_command_runs": "commands that name their device, or test it",
     "test_redistribute_plan.py": _PURE,
     "test_reductions_plan.py": _PURE,
     "test_regions.py": _PURE,
@@ -69,7 +70,12 @@ NOT_ON_A_DEVICE = {
     "test_transports*.py": _OWN_DEVICE,
 }
 
-#: The same, for the simulated device alone.
+#: The same, for GPUs alone.
+NOT_ON_CUDA = {
+    "test_failure_programs.py::test_a_compiler_that_fails_on_one_rank": "a compiler of the host",
+}
+
+#: And for the simulated device alone.
 NOT_SIMULATED = {
     "test_examples.py": "the examples at their own size take minutes there",
     "test_solvers_incompressible.py::test_a_first_order_scheme_fails_the_order_test": (
@@ -105,7 +111,7 @@ def functions_left_out(file: str) -> list[tuple[str, str]]:
 def _left_out() -> dict[str, str]:
     return {
         "cpu": {},
-        "cuda": NOT_ON_A_DEVICE,
+        "cuda": NOT_ON_A_DEVICE | NOT_ON_CUDA,
         "simulated": NOT_ON_A_DEVICE | NOT_SIMULATED,
     }[current()]
 
