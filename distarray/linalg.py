@@ -1,21 +1,24 @@
 """Products of whole arrays that give a number: dot and norm. On a device they take one pass over
-memory (see `sweeps`).
+memory (see `sweeps`), imported when first used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray import contributions, elementwise, sweeps
+from distarray import contributions, elementwise
 from distarray.accumulation import accumulator_of, sum_type
 from distarray.array import DistArray
 from distarray.arraylike import HostArray
 from distarray.errors import ArrayError
 from distarray.pending import Contribution, Pending
+
+if TYPE_CHECKING:
+    from distarray.sweeps import Operand
 
 
 def dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Any:
@@ -87,6 +90,8 @@ class _Product:
         communicator = self.arrays[0].communicator
         pending = None
         if not self.arrays[0].block.backend.host:
+            from distarray import sweeps
+
             pending = sweeps.begin(
                 self.kind,
                 *self._operands,
@@ -98,7 +103,7 @@ class _Product:
         return self._contribution().begin(communicator) if pending is None else pending
 
     @property
-    def _operands(self) -> list[sweeps.Operand]:
+    def _operands(self) -> list[Operand]:
         return [(array.block, array.component_prefix) for array in self.arrays]
 
     def _finished(self, part: HostArray) -> Any:
@@ -108,6 +113,8 @@ class _Product:
     def _contribution(self) -> Contribution:
         backend = self.arrays[0].block.backend
         if not backend.host:
+            from distarray import sweeps
+
             part = sweeps.sweep(self.kind, *self._operands, reproducible=self.reproducible)
             return contributions.part_of_sum(part, self.finish, self.dtype)
         load = backend.load if self.reproducible else None

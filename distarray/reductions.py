@@ -2,7 +2,8 @@
 remaining ones.
 
 Over all axes, values on a device are reduced there by one pass over memory (see `sweeps`); `prod`,
-`argmin`, `argmax` and all that goes over some axes works on a copy of the block on the host.
+`argmin`, `argmax` and all that goes over some axes works on a copy of the block on the host. What
+devices alone need is imported when first used.
 
 Over grid axes each rank reduces its own block, and the blocks that share a place along the
 remaining axes merge their partial results in pairs, in order; the result goes to the rank that owns
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray import contributions, sweeps
+from distarray import contributions
 from distarray.accumulation import accumulator_of, sum_type
 from distarray.arraylike import HostArray
 from distarray.comm.base import Communicator
@@ -79,6 +80,8 @@ def _begin(array: DistArray, kind: str, reproducible: bool = False) -> Pending:
     require_array(array, f"begin_{kind}")
     pending = None
     if _by_sweep(array, kind):
+        from distarray import sweeps
+
         dtype, size = array.dtype, array.size
 
         def finish(part: HostArray) -> Any:
@@ -115,6 +118,8 @@ def _swept(kind: str) -> str:
 def _contribution(array: DistArray, kind: str, reproducible: bool = False) -> Contribution:
     block, backend = array.block, array.block.backend
     if _by_sweep(array, kind):
+        from distarray import sweeps
+
         operand = (block, array.component_prefix)
         part = sweeps.sweep(_swept(kind), operand, reproducible=reproducible)
         return contributions.part_contribution(kind, part, array.dtype, array.size)
@@ -155,6 +160,8 @@ def _deviations(array: DistArray) -> tuple[Any, Callable[[Any], Any]]:
     """The sum of owned values, and a function that gives their squared deviations from a mean."""
     block = array.block
     if not block.backend.host:
+        from distarray import sweeps
+
         operand = (block, array.component_prefix)
         total = sweeps.sweep("sum", operand)[0]
         return total, lambda mean: sweeps.sweep("deviations", operand, mean=mean.item())[0]
