@@ -70,6 +70,7 @@ class Frame:
         wishes = _LOOPS if self.ndim <= len(_LOOPS) else [f"i{axis}" for axis in range(self.ndim)]
         self.loops = [self.names.take(wish) for wish in wishes][: self.ndim]
         self.tables: dict[Table, str] = {}
+        self.aliased = aliased
         self._restrict = "" if aliased else "restrict "
         self._reserve()
         self._scalars = [self._scalar_names(name, kind) for name, kind in program.scalars]

@@ -48,25 +48,47 @@ class Point:
 
     def masked(self) -> list[str]:
         """Each output that a bit of `mask` activates, from its own reads."""
-        text = Lines()
-        names = [self._declared(text, number) for number in range(len(self._program.stores))]
+        text, late = Lines(), Lines()
+        names = [
+            None if self._at_once(number) else self._declared(text, number)
+            for number in range(len(self._program.stores))
+        ]
         for number, store in enumerate(self._program.stores):
             body = Body(self._frame, [store.value], flat=True)
+            own = names[number]
             text.open(f"if (mask & {1 << number})")
             text.add(*body.lines[-1])
-            pairs = zip(names[number], self._outputs(body, number), strict=True)
-            text.add(*(f"{name} = {value};" for name, (_, value, _) in pairs))
+            if own is None:
+                text.add(*self._written(body, number))
+            else:
+                pairs = zip(own, self._outputs(body, number), strict=True)
+                text.add(*(f"{name} = {value};" for name, (_, value, _) in pairs))
+                parts = zip(self._targets(number), own, strict=True)
+                writes = " ".join(f"{target} = {name};" for target, name in parts)
+                late.add(f"if (mask & {1 << number}) {{ {writes} }}")
             text.close()
         for number, reduction in enumerate(self._program.reductions):
             body = Body(self._frame, [reduction.value], flat=True)
             text.open(f"if (mask & {1 << len(names) + number})")
             text.add(*body.lines[-1], *self._collected(body, number, masked=True))
             text.close()
-        for number, own in enumerate(names):
-            parts = zip(self._targets(number), own, strict=True)
-            writes = " ".join(f"{target} = {name};" for target, name in parts)
-            text.add(f"if (mask & {1 << number}) {{ {writes} }}")
-        return text.lines
+        return text.lines + late.lines
+
+    def _written(self, body: Body, number: int) -> list[str]:
+        """The write of an output; of a complex one after both parts are computed."""
+        outputs = self._outputs(body, number)
+        if len(outputs) == 1:
+            return [f"{target} = {value};" for target, value, _ in outputs]
+        names = [self._frame.names.take(f"new_{number}") for _ in outputs]
+        pairs = list(zip(names, outputs, strict=True))
+        return [
+            *(f"const {kind} {name} = {value};" for name, (_, value, kind) in pairs),
+            *(f"{target} = {name};" for name, (target, _, _) in pairs),
+        ]
+
+    def _at_once(self, number: int) -> bool:
+        """Whether an output may be written before other values under a mask are computed."""
+        return False
 
     def _declared(self, text: Lines, number: int) -> list[str]:
         """Variables for the parts of an output."""

@@ -25,6 +25,17 @@ class _StatePoint(Point):
     def collect(self, number: int, value: Text, *, masked: bool) -> list[str]:
         return states.taken(number, self._accumulators[number], value)
 
+    def _at_once(self, number: int) -> bool:
+        """Whether no other value is computed from the output, so that no register need hold it."""
+        if self._frame.aliased:
+            return False
+        own = self._program.stores[number]
+        values = roots(self._program)
+        return not any(
+            (node.parameter, node.component) == (own.parameter, own.component)
+            for node in read_nodes(values[:number] + values[number + 1 :])
+        )
+
 
 class Loops:
     """The body of one kernel; `masked` for the one that computes selected outputs."""

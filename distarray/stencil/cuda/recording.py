@@ -1,4 +1,4 @@
-"""Leave every text that is compiled in a folder, to be compiled for devices that are not at hand."""
+"""Leave every compiled text in a folder, to be compiled for devices that are not at hand."""
 
 from __future__ import annotations
 
