@@ -5,7 +5,7 @@ Expected values are formulas of rank and size, so that the same tests hold on an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,19 @@ class CommunicatorContract:
         mine = np.array([comm.rank == 0, True, False])
         assert comm.allreduce(mine, "max").tolist() == [True, True, False]
         assert comm.allreduce(mine, "min").tolist() == [comm.size == 1, True, False]
+
+    def test_allreduce_by_xor(self) -> None:
+        comm = self.communicator()
+        every = 0
+        for rank in range(comm.size):
+            every ^= 0x9E3779B1 * (rank + 1) & 0xFFFFFFFF
+        mine = np.full((3, 700), 0x9E3779B1 * (comm.rank + 1) & 0xFFFFFFFF, np.uint32)
+        total = comm.allreduce(mine, "xor")
+        assert total.dtype == np.uint32
+        assert (total == every).all()
+        assert comm.begin_allreduce(mine, "xor").result().tolist() == total.tolist()
+        flags = comm.allreduce(np.array([True, comm.rank == 0]), "xor")
+        assert flags.tolist() == [comm.size % 2 == 1, True]
 
     def test_allreduce_of_views_and_of_nothing(self) -> None:
         comm = self.communicator()
@@ -209,6 +222,48 @@ class CommunicatorContract:
         comm.read_blocks(path, again)
         for piece, values in zip(again, whole, strict=True):
             assert np.array_equal(piece.values, values[piece.box.slices()])
+
+    def test_ranks_write_and_read_different_numbers_of_pieces(self, folder: Path) -> None:
+        """Rank r has r pieces, each made when it is asked for and done with when the next is."""
+        comm = self.communicator()
+        path = str(folder / "blocks")
+        count = comm.size * (comm.size - 1) // 2
+        if comm.rank == 0:
+            Path(path).write_bytes(bytes(8 * count))
+        comm.barrier()
+        mine = range(comm.rank * (comm.rank - 1) // 2, comm.rank * (comm.rank + 1) // 2)
+        found: list[int] = []
+
+        def pieces(write: bool) -> Iterator[BlockPiece]:
+            buffer = np.zeros(1, np.int64)
+            for k in mine:
+                buffer[0] = k + 1 if write else -1
+                yield BlockPiece(0, (count,), Box((k,), (k + 1,)), buffer)
+                found.append(int(buffer[0]))
+
+        comm.write_blocks(path, pieces(True))
+        comm.barrier()
+        assert Path(path).read_bytes() == np.arange(1, count + 1).tobytes()
+        comm.read_blocks(path, pieces(False))
+        assert found == 2 * [k + 1 for k in mine]
+
+    def test_an_error_while_a_piece_is_made_is_raised_on_all_ranks(self, folder: Path) -> None:
+        comm = self.communicator()
+        path = str(folder / "blocks")
+        if comm.rank == 0:
+            Path(path).write_bytes(bytes(800))
+        comm.barrier()
+
+        def pieces() -> Iterator[BlockPiece]:
+            yield self.rows(comm, (80,), 0, np.float64)
+            if comm.rank == comm.size - 1:
+                raise FileError("the device is gone")
+            yield self.rows(comm, (80,), 0, np.float64)
+
+        for transfer in (comm.write_blocks, comm.read_blocks):
+            error = error_of(lambda: transfer(path, pieces()))  # noqa: B023  (called at once)
+            assert isinstance(error, FileError)
+            assert str(error) == "the device is gone"
 
     def test_a_missing_file_is_an_error_on_all_ranks(self, folder: Path) -> None:
         comm = self.communicator()

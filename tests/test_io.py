@@ -14,6 +14,7 @@ import pytest
 
 import distarray as da
 from tests.harness import run_ranks, run_serial
+from tests.io_tools import sealed_again
 
 PROGRAM = """
 import sys
@@ -171,6 +172,7 @@ def test_nothing_is_evaluated_or_unpickled(tmp_path: Path, grid: da.Grid) -> Non
     with h5py.File(tmp_path / "a.h5", "r+") as file:
         text = file["distarray/boundary/u"][()].replace(b"Dirichlet", b"os.system")
         file["distarray/boundary/u"][()] = text
+    sealed_again(tmp_path / "a.h5")
     with pytest.raises(da.FileError) as caught:
         da.load(tmp_path / "a.h5", grid)
     assert str(caught.value) == (

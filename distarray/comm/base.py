@@ -86,7 +86,8 @@ class PendingReduction(Protocol):
 class Communicator(Protocol):
     """A group of ranks. Messages larger than the library's limit are split inside.
 
-    `op` is "sum", "prod", "min", "max"; bool arrays use "min" for all and "max" for any.
+    `op` is "sum", "prod", "min", "max"; bool arrays use "min" for all and "max" for any. "xor"
+    works bit by bit, on host arrays of integers and bools.
     """
 
     @property
@@ -96,6 +97,11 @@ class Communicator(Protocol):
 
     @property
     def size(self) -> int: ...
+
+    @property
+    def handle(self) -> Any:
+        """What mpi4py calls these ranks, for packages that take it; None without MPI."""
+        ...
 
     def barrier(self) -> None: ...
 
@@ -139,15 +145,16 @@ class Communicator(Protocol):
         """Raise on all ranks the error of the lowest rank that has one, if any. Collective."""
         ...
 
-    def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
-        """Write parts of arrays into an existing file, and have them on the disk. Collective.
+    def write_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
+        """Write parts of arrays into an existing file; they need not be on the disk. Collective.
 
-        All ranks pass the same arrays in the same order, each its own box. Raises FileError on all
-        ranks alike.
+        Each rank passes as many pieces as it has. A piece is done when the next is asked for, so
+        that pieces may be made one at a time. Raises on all ranks alike: a FileError, or the error
+        of this library that the making of a piece has raised on one of them.
         """
         ...
 
-    def read_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+    def read_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
         """Read parts of arrays from a file into `values`. Collective; as `write_blocks`."""
         ...
 

@@ -18,7 +18,7 @@ import traceback
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import mpi4py
@@ -33,7 +33,7 @@ from distarray.comm.base import (
     Transfer,
     message_limit,
 )
-from distarray.errors import CommunicationError, FileError
+from distarray.errors import CommunicationError, DistArrayError, FileError
 from distarray.regions import Box
 
 _settings = mpi4py.rc.initialize, mpi4py.rc.finalize
@@ -48,8 +48,10 @@ Values = np.ndarray[Any, Any]
 
 _HALO_TAG, _EXCHANGE_TAG = 1, 2
 _MPIX_GPU_SUPPORT_CUDA = 0  # of MPICH's enumeration
-_OPERATIONS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
-_BOOLEAN_OPERATIONS = {"prod": MPI.LAND, "min": MPI.LAND, "sum": MPI.LOR, "max": MPI.LOR}
+_OPERATIONS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "xor": MPI.BXOR}
+_BOOLEAN_OPERATIONS = {
+    "prod": MPI.LAND, "min": MPI.LAND, "sum": MPI.LOR, "max": MPI.LOR, "xor": MPI.LXOR,
+}  # fmt: skip
 
 
 def initialise() -> None:
@@ -303,6 +305,10 @@ class MpiCommunicator:
         if MPI.COMM_WORLD.size > 1:
             failure.install(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, _end_all)
 
+    @property
+    def handle(self) -> MPI.Intracomm:
+        return self._comm
+
     def __repr__(self) -> str:
         return f"MpiCommunicator(rank={self.rank}, size={self.size})"
 
@@ -384,36 +390,36 @@ class MpiCommunicator:
             raise error
         raise shared
 
-    def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+    def write_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
         self._transfer_blocks(path, pieces, MPI.MODE_WRONLY, "written")
 
-    def read_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+    def read_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
         self._transfer_blocks(path, pieces, MPI.MODE_RDONLY, "read")
 
     def _transfer_blocks(
-        self, path: str, pieces: Sequence[BlockPiece], mode: int, action: str
+        self, path: str, pieces: Iterable[BlockPiece], mode: int, action: str
     ) -> None:
         """Move all pieces between memory and file by collective calls.
 
-        A rank that meets an error goes on taking part, since the others would wait for it; the
-        error is raised at the end.
+        A rank that has nothing left goes on taking part, and all stop together once one has met an
+        error, which is raised at the end.
         """
         errors = _FileErrors(path, action)
         with errors.noted():
             file = MPI.File.Open(self._comm, path, mode)
         self.agree(errors.first)
-        if mode == MPI.MODE_RDONLY:
+        length = None if mode == MPI.MODE_WRONLY else file.Get_size()
+        parts = _parts_of(pieces, self._limit, length)
+        while True:
+            part = None
             with errors.noted():
-                _require_length(file.Get_size(), pieces)
-        for piece in pieces if errors.first is None else ():
-            parts = _slabs(piece.box, piece.values.itemsize, self._limit)
-            rounds = int(self.allreduce(np.array([len(parts)], np.int64), "max")[0])
-            for part in parts + [_nothing(piece.box)] * (rounds - len(parts)):
-                with errors.noted():
-                    _transfer_slab(file, piece, part, write=mode == MPI.MODE_WRONLY)
-        with errors.noted():
-            if mode == MPI.MODE_WRONLY:
-                file.Sync()
+                part = next(parts, None)
+            state = np.array([part is not None, errors.first is not None])
+            more, failed = self.allreduce(state, "max").tolist()
+            if failed or not more:
+                break
+            with errors.noted():
+                _transfer_slab(file, part, write=mode == MPI.MODE_WRONLY)
         with errors.noted():
             file.Close()
         self.agree(errors.first)
@@ -424,13 +430,15 @@ class _FileErrors:
 
     def __init__(self, path: str, action: str) -> None:
         self._subject = f"The file {path} cannot be {action}"
-        self.first: FileError | None = None
+        self.first: DistArrayError | None = None
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
         try:
             yield
-        except (MPI.Exception, EOFError) as problem:
+        except DistArrayError as problem:
+            self.first = self.first or problem
+        except Exception as problem:  # whatever a rank meets, the others wait for it
             text = (
                 problem.Get_error_string() if isinstance(problem, MPI.Exception) else str(problem)
             )
@@ -439,18 +447,18 @@ class _FileErrors:
             )
 
 
-def _require_length(length: int, pieces: Sequence[BlockPiece]) -> None:
-    """Refuse, on all ranks alike, a file that ends within one of the arrays."""
-    end = max(
-        (piece.offset + math.prod(piece.shape) * piece.values.itemsize for piece in pieces),
-        default=0,
-    )
-    if length < end:
-        raise EOFError(f"it has {length} bytes, its arrays end at byte {end}")
-
-
-def _nothing(box: Box) -> Box:
-    return Box(box.start, box.start)
+def _parts_of(
+    pieces: Iterable[BlockPiece], limit: int, length: int | None
+) -> Iterator[tuple[BlockPiece, Box]]:
+    """Pieces with the parts of at most `limit` bytes in which they are moved, of a file of this
+    length: a library may read beyond the end and say nothing.
+    """
+    for piece in pieces:
+        end = piece.offset + math.prod(piece.shape) * piece.values.itemsize
+        if length is not None and length < end:
+            raise EOFError(f"it has {length} bytes, one of its arrays ends at byte {end}")
+        for part in _slabs(piece.box, piece.values.itemsize, limit):
+            yield piece, part
 
 
 def _slabs(box: Box, itemsize: int, limit: int) -> list[Box]:
@@ -466,18 +474,25 @@ def _slabs(box: Box, itemsize: int, limit: int) -> list[Box]:
     return [part for slab in slabs for part in _slabs(slab, itemsize, limit)]
 
 
-def _transfer_slab(file: MPI.File, piece: BlockPiece, box: Box, *, write: bool) -> None:
-    """One collective read or write of a part of a piece, possibly nothing."""
-    values = piece.values[box.slices(piece.box.start)].reshape(-1).view(np.uint8)
-    if box.empty:
-        file.Set_view(piece.offset, MPI.BYTE, MPI.BYTE)
+def _transfer_slab(
+    file: MPI.File, piece_and_box: tuple[BlockPiece, Box] | None, *, write: bool
+) -> None:
+    """One collective read or write of a part of a piece, or of nothing."""
+    values = np.empty(0, np.uint8)
+    if piece_and_box is None:
+        file.Set_view(0, MPI.BYTE, MPI.BYTE)
     else:
+        piece, box = piece_and_box
+        values = piece.values[box.slices(piece.box.start)].reshape(-1).view(np.uint8)
         element = MPI.BYTE.Create_contiguous(piece.values.itemsize).Commit()
         view = element.Create_subarray(list(piece.shape), list(box.shape), list(box.start)).Commit()
-        file.Set_view(piece.offset, element, view)
+        file.Set_view(piece.offset, MPI.BYTE, view)  # the etype must be the same on all ranks
         view.Free()
         element.Free()
-    (file.Write_all if write else file.Read_all)([values, MPI.BYTE])
+    status = MPI.Status()
+    (file.Write_all if write else file.Read_all)([values, MPI.BYTE], status)
+    if status.Get_count(MPI.BYTE) != values.size:
+        raise EOFError(f"{status.Get_count(MPI.BYTE)} of {values.size} bytes were moved")
 
 
 def _portable(error: Exception, rank: int) -> Exception:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from distarray.comm.base import BlockPiece, PendingReduction, PersistentExchange, Request, Transfer
-from distarray.errors import CommunicationError, FileError
+from distarray.errors import CommunicationError, DistArrayError, FileError
 
 Values = np.ndarray[Any, Any]
 
@@ -74,6 +73,7 @@ class SerialCommunicator:
 
     rank: int = 0
     size: int = 1
+    handle: None = None
 
     def barrier(self) -> None:
         return None
@@ -105,21 +105,25 @@ class SerialCommunicator:
         if error is not None:
             raise error
 
-    def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+    def write_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
         try:
             with Path(path).open("r+b", buffering=0) as file:
                 for piece in pieces:
                     _write(file, piece)
-                os.fsync(file.fileno())
+        except DistArrayError:
+            raise
         except (OSError, ValueError) as error:
             raise FileError(
                 f"The file {path} cannot be written: {error}; check its folder and free space."
             ) from error
 
-    def read_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+    def read_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
         try:
-            for piece in pieces:
-                piece.values[...] = _map(path, piece)[piece.box.slices()]
+            with Path(path).open("rb"):  # also where no piece has a value
+                for piece in pieces:
+                    piece.values[...] = _map(path, piece)[piece.box.slices()]
+        except DistArrayError:
+            raise
         except (OSError, ValueError) as error:
             raise FileError(
                 f"The file {path} cannot be read: {error}; it may be cut short."

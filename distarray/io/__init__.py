@@ -1,9 +1,13 @@
 """Files, in layers:
 
-plain, record          attributes as JSON, and what a file says about itself: plain values, pure
-place                  names, fresh files and the disk
+plain, tiles, record   attributes as JSON; tiles and runs; what a file says about itself: pure
+place, filesystem      names, fresh files and the disk; what it can do
+agreement              errors as one sentence, the same on all ranks
+checksums              of tiles, by all ranks together; the digest of the rest
 hdf5                   the layout of a file; the only module that loads h5py
+verify                 whether a file still holds what was written
 conditions, describe   boundary conditions and arrays as plain values
+write                  a file on its way: laid out, written, sealed, read back, in place
 snapshot               save and load: all ranks at once
 checkpoint             numbered files of a run
 """

@@ -4,25 +4,35 @@
                               shape (cells), bounds, axes, periodic, and step, time where given
     /NAME                     one contiguous dataset per array, C order, components first
                               attributes: location ("" for centres), components, halo
+    /x, /x_face, ...          positions along the axes, as dimension scales (see `scales`)
+    /VTKHDF                   the same arrays for ParaView (see `vtk`)
     /distarray/attrs          JSON text of the attributes given by the user
     /distarray/boundary/NAME  JSON text of the conditions of an array
     /distarray/faces_X        face positions of a stretched axis X
+    /distarray/checksums/NAME CRC-32 of each tile of an array, uint32; attribute: tile (its extents)
+    /distarray/digest         BLAKE2b of all bytes outside the arrays and the digest
 
-Space for the values is allocated when the file is laid out and never filled; ranks write there
-afterwards. bool arrays are h5py's enumeration of int8, complex ones its compound of r and i, so
-h5py alone reads every array. There are no time stamps: the same arrays give the same bytes. Texts
-have a fixed length (h5py gives bytes, UTF-8), since HDF5 keeps those of variable length without a
-checksum and was seen to crash on damaged ones.
+Space for values, checksums and digest is allocated when the file is laid out and never filled; they
+are written there afterwards. bool arrays are h5py's enumeration of int8, complex ones its compound
+of r and i, so h5py alone reads every array. There are no time stamps: the same arrays give the same
+bytes. Texts have a fixed length (h5py gives bytes, UTF-8), since HDF5 keeps those of variable
+length without a checksum and was seen to crash on damaged ones. Files of version 1 have neither
+checksums nor a digest.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from distarray.comm.base import BlockPiece, Communicator
 from distarray.errors import FileError
+from distarray.io.agreement import agreed
+from distarray.io.checksums import DIGEST_SIZE
 from distarray.io.place import create
 from distarray.io.plain import numeric_dtype
 from distarray.io.record import (
@@ -33,6 +43,7 @@ from distarray.io.record import (
     halo_problem,
     points_of,
 )
+from distarray.io.tiles import tile_counts
 
 #: Large datasets start at multiples of this, so that ranks write whole pages.
 ALIGNMENT = 4096
@@ -49,10 +60,13 @@ def _h5py() -> Any:
     return h5py
 
 
-def lay_out(path: str, record: FileRecord) -> tuple[int, ...]:
-    """Create the file with everything but the values; the byte offset of each array. Local.
+def lay_out(path: str, record: FileRecord) -> FileRecord:
+    """Create the file with everything but values, checksums and digest. Local.
 
-    The offsets come in the order of `record.arrays`; an array without elements has offset 0.
+    Returns
+    -------
+    FileRecord
+        The record with the bytes at which these start; 0 for arrays without elements.
     """
     h5py = _h5py()
     try:
@@ -66,15 +80,17 @@ def lay_out(path: str, record: FileRecord) -> tuple[int, ...]:
             alignment_threshold=ALIGNMENT,
             alignment_interval=ALIGNMENT,
         ) as file:
-            _write_header(file, record, h5py)
-            return tuple(_create(file, array, h5py) for array in record.arrays)
+            digest = _write_header(file, record, h5py)
+            arrays = tuple(_create(file, array, h5py) for array in record.arrays)
     except FileError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
         raise FileError(f"The file '{path}' cannot be created: {_reason(error)}") from error
+    return replace(record, arrays=arrays, digest=digest)
 
 
-def _write_header(file: Any, record: FileRecord, h5py: Any) -> None:
+def _write_header(file: Any, record: FileRecord, h5py: Any) -> int:
+    """What a file says of itself; the byte offset of its digest."""
     grid = record.grid
     file.attrs["distarray_format"] = np.int64(FORMAT_VERSION)
     file.attrs["library_version"] = _octets(record.library_version)[0, ...]
@@ -92,6 +108,8 @@ def _write_header(file: Any, record: FileRecord, h5py: Any) -> None:
     for axis, faces in zip(grid.axes, grid.faces, strict=True):
         if faces is not None:
             group.create_dataset(f"faces_{axis}", data=np.array(faces, np.float64))
+    digest = _reserve(file, "distarray/digest", (DIGEST_SIZE,), np.uint8, h5py)
+    return int(digest.id.get_offset())
 
 
 def _octets(*texts: str) -> np.ndarray[Any, Any]:
@@ -104,17 +122,9 @@ def _strings(values: Any) -> tuple[str, ...]:
     return tuple(bytes(value).decode() for value in np.atleast_1d(values).astype(np.bytes_).flat)
 
 
-def _create(file: Any, array: ArrayRecord, h5py: Any) -> int:
-    """An empty contiguous dataset with its attributes; the byte offset of its values."""
-    h5p, h5d = h5py.h5p, h5py.h5d
-    creation = h5p.create(h5p.DATASET_CREATE)
-    creation.set_layout(h5d.CONTIGUOUS)
-    creation.set_alloc_time(h5d.ALLOC_TIME_EARLY)
-    creation.set_fill_time(h5d.FILL_TIME_NEVER)
-    creation.set_obj_track_times(False)
-    kind = h5py.h5t.py_create(np.dtype(array.dtype), logical=True)
-    identity = h5d.create(file.id, None, kind, h5py.h5s.create_simple(array.shape), creation)
-    dataset = file[array.name] = h5py.Dataset(identity)
+def _create(file: Any, array: ArrayRecord, h5py: Any) -> ArrayRecord:
+    """Datasets for an array and its checksums, with attributes; the array with their offsets."""
+    dataset = _reserve(file, array.name, array.shape, array.dtype, h5py)
     dataset.attrs["location"] = _octets(array.location or "")[0, ...]
     dataset.attrs.create(
         "components", np.array(array.components, np.int64), (len(array.components),)
@@ -123,7 +133,50 @@ def _create(file: Any, array: ArrayRecord, h5py: Any) -> int:
     # Conditions may hold values over a face, more than the 64 KiB of an attribute.
     group = file["distarray"].require_group("boundary")
     group.create_dataset(array.name, data=_octets(array.boundary)[0, ...])
-    return identity.get_offset() or 0
+    counts = tile_counts(array.shape, array.tile)
+    table = _reserve(file, f"distarray/checksums/{array.name}", counts, np.uint32, h5py)
+    table.attrs["tile"] = np.array(array.tile, np.int64)
+    return array.at(dataset.id.get_offset() or 0, table.id.get_offset() or 0)
+
+
+def _reserve(file: Any, name: str, shape: tuple[int, ...], dtype: Any, h5py: Any) -> Any:
+    """A contiguous dataset whose space is allocated and not written."""
+    h5p, h5d = h5py.h5p, h5py.h5d
+    creation = h5p.create(h5p.DATASET_CREATE)
+    creation.set_layout(h5d.CONTIGUOUS)
+    creation.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+    creation.set_fill_time(h5d.FILL_TIME_NEVER)
+    creation.set_obj_track_times(False)
+    kind = h5py.h5t.py_create(np.dtype(dtype), logical=True)
+    identity = h5d.create(file.id, None, kind, h5py.h5s.create_simple(shape), creation)
+    group, _, own = name.rpartition("/")
+    dataset = h5py.Dataset(identity)
+    (file.require_group(group) if group else file)[own] = dataset
+    return dataset
+
+
+def is_parallel() -> bool:
+    """Whether the installed h5py was built for MPI. Local."""
+    return bool(_h5py().get_config().mpi)
+
+
+def write_blocks(
+    path: str, record: FileRecord, communicator: Communicator, pieces: Iterable[BlockPiece]
+) -> None:
+    """As `Communicator.write_blocks`, by an h5py that was built for MPI. Collective.
+
+    Ranks write independently of one another: each has its own number of pieces, of any array.
+    """
+    h5py = _h5py()
+    names = {array.offset: array.name for array in record.arrays if array.nbytes}
+    options = {"driver": "mpio", "comm": communicator.handle, "locking": False}
+    # All ranks open and close together, also after an error.
+    with (
+        agreed(communicator, f"The file '{path}' cannot be written"),
+        h5py.File(path, "r+", **options) as file,
+    ):
+        for piece in pieces:
+            file[names[piece.offset]][piece.box.slices()] = piece.values
 
 
 def read_record(path: str) -> FileRecord:
@@ -142,8 +195,7 @@ def read_record(path: str) -> FileRecord:
         )
     try:
         with h5py.File(path, "r", locking=False) as file:
-            _require_version(path, file)
-            return _read(path, file)
+            return _read(path, file, _require_version(path, file))
     except FileError:
         raise
     except FileNotFoundError:
@@ -179,7 +231,8 @@ def _reason(error: BaseException) -> str:
     return str(error.args[0] if isinstance(error, KeyError) and error.args else error).strip("'\"")
 
 
-def _require_version(path: str, file: Any) -> None:
+def _require_version(path: str, file: Any) -> int:
+    """The version of the file's layout, refused if this library does not know it."""
     if "distarray_format" not in file.attrs:
         raise FileError(
             f"The file '{path}' is HDF5 but was not written by save "
@@ -191,20 +244,31 @@ def _require_version(path: str, file: Any) -> None:
             f"The file '{path}' has format version {version}, "
             f"this library reads up to {FORMAT_VERSION}; read it with a newer version of distarray."
         )
+    return version
 
 
-def _read(path: str, file: Any) -> FileRecord:
+def _read(path: str, file: Any, version: int) -> FileRecord:
     grid = _read_grid(file)
     names = _strings(file.attrs["arrays"])
     step, time = file.attrs.get("step"), file.attrs.get("time")
     return FileRecord(
         grid=grid,
-        arrays=tuple(_read_array(path, file, name, grid) for name in names),
+        arrays=tuple(_read_array(path, file, name, grid, version) for name in names),
         step=None if step is None else int(step),
         time=None if time is None else float(time),
         attrs=_text(file, "distarray/attrs"),
         library_version=_strings(file.attrs["library_version"])[0],
+        version=version,
+        digest=_place(file, "distarray/digest", (DIGEST_SIZE,)) if version > 1 else 0,
     )
+
+
+def _place(file: Any, name: str, shape: tuple[int, ...]) -> int:
+    """Where the bytes of a dataset of the library start."""
+    dataset = file[name]
+    if not isinstance(dataset, _h5py().Dataset) or dataset.shape != shape:
+        raise ValueError(f"'{name}' is no dataset of shape {shape}")
+    return dataset.id.get_offset() or 0
 
 
 def _text(file: Any, name: str) -> str:
@@ -239,7 +303,7 @@ def _read_grid(file: Any) -> GridRecord:
     return GridRecord(cells, bounds, axes, periodic, faces)
 
 
-def _read_array(path: str, file: Any, name: str, grid: GridRecord) -> ArrayRecord:
+def _read_array(path: str, file: Any, name: str, grid: GridRecord, version: int) -> ArrayRecord:
     size = os.path.getsize(path)
     dataset = _plain_dataset(path, file, name)
     location = _strings(dataset.attrs["location"])[0] or None
@@ -266,7 +330,10 @@ def _read_array(path: str, file: Any, name: str, grid: GridRecord) -> ArrayRecor
         )
     if array.nbytes and not 0 < array.offset <= size - array.nbytes:
         raise ValueError(f"the array '{name}' ends beyond the {size} bytes of the file")
-    return array
+    if version < 2:
+        return array
+    counts = tile_counts(array.shape, array.tile)
+    return array.at(array.offset, _place(file, f"distarray/checksums/{name}", counts))
 
 
 def _plain_dataset(path: str, file: Any, name: str) -> Any:

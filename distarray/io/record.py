@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from distarray.io.tiles import tile_shape
+
 #: Version of the layout of files; files of a newer version are refused.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 #: Top-level names that arrays may not take: what the library keeps beside the arrays.
 RESERVED_NAMES = ("distarray", "VTKHDF")
 
@@ -49,7 +50,9 @@ class GridRecord:
 
 @dataclass(frozen=True)
 class ArrayRecord:
-    """One array of a file. Its values start at the byte `offset`, in C order, components first."""
+    """One array of a file. Its values start at the byte `offset`, in C order, components first; the
+    table of checksums of its tiles starts at the byte `checksums`, 0 where there is none.
+    """
 
     name: str
     dtype: str
@@ -59,6 +62,7 @@ class ArrayRecord:
     halo: tuple[int, ...]
     boundary: str
     offset: int = 0
+    checksums: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -68,13 +72,20 @@ class ArrayRecord:
     def nbytes(self) -> int:
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
-    def at(self, offset: int) -> ArrayRecord:
-        return replace(self, offset=offset)
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """Extents of the tiles that have a checksum each."""
+        return tile_shape(self.components, self.points)
+
+    def at(self, offset: int, checksums: int = 0) -> ArrayRecord:
+        return replace(self, offset=offset, checksums=checksums)
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """Everything a file holds but the values. `attrs` is JSON text (see `plain`)."""
+    """Everything a file holds but the values. `attrs` is JSON text (see `plain`); the digest of the
+    file starts at the byte `digest`, 0 in files of version 1.
+    """
 
     grid: GridRecord
     arrays: tuple[ArrayRecord, ...]
@@ -82,6 +93,8 @@ class FileRecord:
     time: float | None
     attrs: str
     library_version: str
+    version: int = FORMAT_VERSION
+    digest: int = 0
 
 
 def library_version() -> str:
@@ -123,15 +136,3 @@ def points_of(grid: GridRecord, location: str | None) -> tuple[int, ...]:
         cells + (axis in (location or "") and not wraps)
         for cells, axis, wraps in zip(grid.cells, grid.axes, grid.periodic, strict=True)
     )
-
-
-def batches(sizes: Sequence[int], limit: int) -> Iterator[range]:
-    """Consecutive runs of items whose sizes sum to at most `limit`, or one larger item alone."""
-    first, total = 0, 0
-    for index, size in enumerate(sizes):
-        if index > first and total + size > limit:
-            yield range(first, index)
-            first, total = index, 0
-        total += size
-    if first < len(sizes):
-        yield range(first, len(sizes))

@@ -1,17 +1,15 @@
 """save and load: one HDF5 file, laid out by root, written and read by all ranks at byte offsets.
 
-The executed order of a save: every rank checks its arguments; root lays out NAME.partial with the
-serial h5py and closes it; every rank writes its blocks there through the communicator, which also
-flushes them to disk; when all agree that they have, root renames the file. Until then a file of
-that name that was there before stays as it was.
+How a file is written is told in `write`. Until it is whole, a file of that name that was there
+before stays as it was.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +24,15 @@ from distarray.errors import (
     shown,
 )
 from distarray.grid import Grid
-from distarray.io import conditions, hdf5, place, plain
-from distarray.io.describe import describe, grid_of, grid_record, path_of
-from distarray.io.record import ArrayRecord, FileRecord, batches
+from distarray.io import checksums, conditions, hdf5, plain
+from distarray.io.agreement import agreed, clause
+from distarray.io.checksums import Checksums
+from distarray.io.describe import grid_record, path_of
+from distarray.io.record import ArrayRecord, FileRecord
+from distarray.io.tiles import chunks
+from distarray.io.verify import CHUNK, Buffer, sound_record, stored_table
+from distarray.io.write import begin_save, owned_box
 from distarray.regions import Box
-
-#: Bytes per rank that are copied and handed to the file system at once.
-BATCH = 64 << 20
 
 
 class Arrays(dict[str, DistArray]):
@@ -71,11 +71,12 @@ def save(
     step: int | None = None,
     time: float | None = None,
     attrs: Mapping[str, Any] | None = None,
+    method: str | None = None,
 ) -> None:
     """Write arrays of one grid into one HDF5 file. Collective.
 
-    The file appears under its name only when it is whole; its bytes do not depend on the number of
-    ranks.
+    The file appears under its name only when it is whole, read back and on the disk; its bytes do
+    not depend on the number of ranks. Besides the arrays, a rank needs less than 64 MiB for it.
 
     Parameters
     ----------
@@ -85,6 +86,11 @@ def save(
     step, time : int and float, optional
     attrs : dict, optional
         Numbers, strings, None, small arrays, lists and dicts of these.
+    method : {"mpiio", "h5py", "root"}, optional
+        How values come into the file, which has the same bytes each way: all ranks write through
+        MPI-IO, or through an h5py that was built for MPI; or root writes what the others send. By
+        default root where the file system does not keep what several processes write side by side
+        (NFS and others), else the installed h5py's own way if it has one, else MPI-IO.
 
     Raises
     ------
@@ -98,31 +104,21 @@ def save(
     >>> grid = da.Grid((8, 8))
     >>> da.save("start.h5", {"u": grid.zeros()}, step=0, time=0.0)
     """
-    grid = grid_of(arrays)
-    communicator = grid.communicator
-    target = ""
-    with agreed(communicator, "The file cannot be saved"):
-        target = path_of(path, "save")
-        record = describe(grid, arrays, step, time, attrs)
-    with agreed(communicator, f"The file '{target}' cannot be replaced"):
-        if communicator.rank == 0:
-            target = place.resolve(target)
-    target = communicator.bcast(target)
-    partial = f"{target}.partial"
+    plan = begin_save(path, arrays, step=step, time=time, attrs=attrs, method=method)
     try:
-        _write(partial, record, arrays, communicator)
-        with agreed(communicator, f"The file '{target}' cannot be put in place"):
-            if communicator.rank == 0:
-                os.replace(partial, target)
-                place.flush(os.path.dirname(target) or ".")
+        plan.write(arrays.values())
+        plan.finish()
     except BaseException:
-        if communicator.rank == 0:
-            place.discard(partial)
+        plan.abandon()
         raise
 
 
 def load(
-    path: str | os.PathLike[str], grid: Grid, *, names: Sequence[str] | None = None
+    path: str | os.PathLike[str],
+    grid: Grid,
+    *,
+    names: Sequence[str] | None = None,
+    dtype: Any = None,
 ) -> Snapshot:
     """Read a file written by `save` onto a grid of any number of ranks. Collective.
 
@@ -133,6 +129,10 @@ def load(
         With the shape, bounds, axes and periodicity of the saved one.
     names : sequence of str, optional
         The arrays to read; all by default.
+    dtype : dtype or dict of str to dtype, optional
+        Other element types: one of real numbers for all arrays of real and complex numbers (which
+        take the complex type of that precision), or one for each array that is named. Without it
+        arrays have the element types that were saved.
 
     Returns
     -------
@@ -143,8 +143,8 @@ def load(
     Raises
     ------
     FileError
-        The file is missing, damaged, of a newer version or does not fit the grid. The same on all
-        ranks.
+        The file is missing, damaged (its digest or the checksum of a tile that is read differs), of
+        a newer version or does not fit the grid. The same on all ranks.
     """
     if not isinstance(grid, Grid):
         raise FileError(
@@ -161,85 +161,17 @@ def load(
             )
     with agreed(communicator, f"The file '{source}' cannot be read"):
         if communicator.rank == 0:
-            record = hdf5.read_record(source)
+            record = sound_record(source)
     record = communicator.bcast(record)
     with agreed(communicator, f"The file '{source}' cannot be read"):
         _require_fit(source, record, grid)
         chosen = _choose(source, record, names)
         attrs = _attributes(source, record)
-    arrays = {array.name: _create(source, grid, array) for array in chosen}
-    _read(source, chosen, arrays, communicator)
+        dtypes = element_types(source, chosen, dtype)
+    made = zip(chosen, dtypes, strict=True)
+    arrays = {array.name: _create(source, grid, replace(array, dtype=to)) for array, to in made}
+    _read(source, record, chosen, arrays, communicator)
     return Snapshot(Arrays(source, arrays), record.step, record.time, attrs)
-
-
-@contextlib.contextmanager
-def agreed(communicator: Communicator, subject: str) -> Iterator[None]:
-    """Run the body and raise its error, if any rank has one, on all ranks. Collective.
-
-    The body itself must not communicate: a rank that has failed in it would be waited for.
-    """
-    problem: DistArrayError | None = None
-    try:
-        yield
-    except DistArrayError as error:
-        problem = error
-    except OSError as error:
-        problem = FileError(f"{subject}: {error.strerror or error}.")
-    except Exception as error:  # whatever it is, the other ranks wait in `agree`
-        problem = FileError(f"{subject}: {type(error).__name__}, {_clause(error)}.")
-        problem.__cause__ = error
-    communicator.agree(problem)
-
-
-def _clause(error: Exception) -> str:
-    """What an error says, on one line and without its full stop, to be part of a sentence."""
-    try:
-        return " ".join(str(error).split()).rstrip(".")
-    except Exception:  # an error of a user's class that cannot be written must not stop a rank
-        return "without a text"
-
-
-# Writing.
-
-
-def _write(
-    partial: str, record: FileRecord, arrays: Mapping[str, DistArray], communicator: Communicator
-) -> None:
-    """Lay the file out on root, write all blocks, flush. Collective."""
-    offsets: tuple[int, ...] = ()
-    with agreed(communicator, f"The file '{partial}' cannot be created"):
-        if communicator.rank == 0:
-            offsets = hdf5.lay_out(partial, record)
-    layout = tuple((array.name, array.dtype, array.shape) for array in record.arrays)
-    root_layout, offsets = communicator.bcast((layout, offsets))
-    with agreed(communicator, f"The file '{partial}' cannot be written"):
-        if layout != root_layout:
-            raise FileError(
-                f"Ranks save different arrays: one has {layout}, root has {root_layout}; "
-                "pass the same on all."
-            )
-    values = list(arrays.values())
-    for batch in batches([array.nbytes // communicator.size for array in record.arrays], BATCH):
-        pieces: list[BlockPiece] = []
-        with agreed(communicator, f"The file '{partial}' cannot be written"):
-            for k in batch:
-                array = record.arrays[k].at(offsets[k])
-                pieces.append(_piece(array, values[k], _host(values[k])))
-        communicator.write_blocks(partial, pieces)
-    with agreed(communicator, f"The file '{partial}' cannot be flushed to disk"):
-        place.flush(partial)
-
-
-def _piece(record: ArrayRecord, array: DistArray, values: np.ndarray[Any, Any]) -> BlockPiece:
-    """This rank's part of an array in the file, with the memory it is written from or read into."""
-    owned, components = array.block.owned, record.components
-    box = Box((0,) * len(components) + owned.start, components + owned.stop)
-    return BlockPiece(record.offset, record.shape, box, values)
-
-
-def _host(array: DistArray) -> np.ndarray[Any, Any]:
-    """The owned values as a contiguous host array."""
-    return np.ascontiguousarray(array.block.backend.to_host(array.local))
 
 
 # Reading.
@@ -281,13 +213,57 @@ def _attributes(path: str, record: FileRecord) -> dict[str, Any]:
         raise hdf5.damaged(path, f"its attributes are no JSON ({error})") from error
 
 
+def element_types(path: str, chosen: Sequence[ArrayRecord], dtype: Any) -> tuple[str, ...]:
+    """The element types that arrays of a file are read as. Local.
+
+    Raises
+    ------
+    FileError
+        No such type is known, or values would change their kind (complex to real, real to integer).
+    """
+    wanted = dict(dtype) if isinstance(dtype, Mapping) else {}
+    for name in wanted:
+        if name not in {array.name for array in chosen}:
+            raise _missing(path, name, {array.name: array for array in chosen})
+    common = None if dtype is None or isinstance(dtype, Mapping) else _dtype(dtype)
+    if common is not None and common.kind != "f":
+        raise FileError(
+            f"load takes one real element type for all arrays, received dtype={shown(dtype)}; "
+            "give a dict of names and element types for others."
+        )
+    found = []
+    for array in chosen:
+        old = new = np.dtype(array.dtype)
+        if array.name in wanted:
+            new = _dtype(wanted[array.name])
+        elif common is not None and old.kind in "fc":
+            new = common if old.kind == "f" else np.result_type(common, np.complex64)
+        if not np.can_cast(old, new, "same_kind"):
+            raise FileError(
+                f"The array '{array.name}' of the file '{path}' is {old} and cannot be read as "
+                f"{new}; load it as it is and convert it by astype."
+            )
+        found.append(new.str)
+    return tuple(found)
+
+
+def _dtype(value: Any) -> np.dtype[Any]:
+    try:
+        return plain.numeric_dtype(np.dtype(value).str)
+    except (TypeError, ValueError):
+        raise FileError(
+            f"load takes an element type of numbers, received {shown(value)}; "
+            "give one such as 'float32'."
+        ) from None
+
+
 def _create(path: str, grid: Grid, record: ArrayRecord) -> DistArray:
     """An array on the grid as the saved one was; the halo is at least the grid's."""
     try:
         saved = conditions.parse(path, record.name, record.boundary)
     except (FileError, ValueError, TypeError) as error:
         raise hdf5.damaged(
-            path, f"the boundary of '{record.name}' is not readable ({_clause(error)})"
+            path, f"the boundary of '{record.name}' is not readable ({clause(error)})"
         ) from error
     try:
         return grid.empty(
@@ -303,22 +279,53 @@ def _create(path: str, grid: Grid, record: ArrayRecord) -> DistArray:
     except (DistArrayError, ValueError, TypeError) as error:
         raise FileError(
             f"The array '{record.name}' of the file '{path}' cannot be made on this grid "
-            f"({_clause(error)}); use other ranks if its halo is wider than a block, else an older "
+            f"({clause(error)}); use other ranks if its halo is wider than a block, else an older "
             "file."
         ) from error
 
 
 def _read(
     path: str,
-    records: Sequence[ArrayRecord],
+    record: FileRecord,
+    chosen: Sequence[ArrayRecord],
     arrays: Mapping[str, DistArray],
     communicator: Communicator,
 ) -> None:
-    for batch in batches([record.nbytes // communicator.size for record in records], BATCH):
-        chosen = [(records[k], arrays[records[k].name]) for k in batch]
-        buffers = [np.empty(array.local_shape, array.dtype) for _, array in chosen]
-        pieces = [_piece(*pair, buffer) for pair, buffer in zip(chosen, buffers, strict=True)]
-        communicator.read_blocks(path, pieces)
-        for (_, array), buffer in zip(chosen, buffers, strict=True):
-            with array.writing() as block:
-                block[...] = buffer
+    """Fill the arrays from the file and compare what was read with its checksums. Collective."""
+    sums = [Checksums(array) for array in chosen]
+    with ExitStack() as stack:
+        blocks = [stack.enter_context(arrays[array.name].writing()) for array in chosen]
+        boxes = [owned_box(arrays[array.name]) for array in chosen]
+        work = list(zip(chosen, boxes, blocks, sums, strict=True))
+        communicator.read_blocks(path, _pieces(work))
+    if not record.digest:
+        return
+    own = [one.table for one in sums]
+    flat = communicator.allreduce(checksums.combined(own), "xor")
+    with agreed(communicator, f"The file '{path}' cannot be read"):
+        if communicator.rank == 0:
+            found = [
+                one.finished(table)
+                for one, table in zip(sums, checksums.divided(flat, own), strict=True)
+            ]
+            _compare(path, chosen, found)
+
+
+def _pieces(work: Sequence[tuple[ArrayRecord, Box, Any, Checksums]]) -> Iterator[BlockPiece]:
+    """Pieces of bounded size, each of which goes into its array once it was read."""
+    buffer = Buffer()
+    for array, owned, block, sums in work:
+        dtype = np.dtype(array.dtype)
+        for box in chunks(owned, array.tile, CHUNK // dtype.itemsize):
+            values = buffer.array(box.shape, dtype)
+            yield BlockPiece(array.offset, array.shape, box, values)
+            sums.add(box, values)
+            block[box.slices(owned.start)] = values
+
+
+def _compare(path: str, chosen: Sequence[ArrayRecord], found: Sequence[Any]) -> None:
+    for array, table in zip(chosen, found, strict=True):
+        stored = stored_table(path, array)
+        for index in checksums.differences(table, stored):
+            text = checksums.tile_text(array, index, table[index], stored[index])
+            raise hdf5.damaged(path, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,10 @@ class DeviceCommunicator:
     def __hash__(self) -> int:
         return hash((self.base, self.transport.name))
 
+    @property
+    def handle(self) -> Any:
+        return self.base.handle
+
     def barrier(self) -> None:
         self.base.barrier()
 
@@ -64,10 +68,10 @@ class DeviceCommunicator:
     def agree(self, error: Exception | None) -> None:
         self.base.agree(error)
 
-    def write_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+    def write_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
         self.base.write_blocks(path, pieces)
 
-    def read_blocks(self, path: str, pieces: Sequence[BlockPiece]) -> None:
+    def read_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
         self.base.read_blocks(path, pieces)
 
     # What may lie on the device.

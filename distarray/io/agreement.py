@@ -1,0 +1,45 @@
+"""Errors of files as one sentence, and the same one on all ranks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from distarray.comm.base import Communicator
+from distarray.errors import DistArrayError, FileError
+
+
+@contextlib.contextmanager
+def agreed(communicator: Communicator, subject: str) -> Iterator[None]:
+    """Run the body and raise its error, if any rank has one, on all ranks. Collective.
+
+    The body itself must not communicate: a rank that has failed in it would be waited for.
+    """
+    problem: DistArrayError | None = None
+    try:
+        with told(subject):
+            yield
+    except DistArrayError as error:
+        problem = error
+    communicator.agree(problem)
+
+
+@contextlib.contextmanager
+def told(subject: str) -> Iterator[None]:
+    """Run the body and raise its error, of whatever class, as one of this library. Local."""
+    try:
+        yield
+    except DistArrayError:
+        raise
+    except OSError as error:
+        raise FileError(f"{subject}: {error.strerror or clause(error)}.") from error
+    except Exception as error:  # whatever it is, other ranks wait for this one to say so
+        raise FileError(f"{subject}: {type(error).__name__}, {clause(error)}.") from error
+
+
+def clause(error: Exception) -> str:
+    """What an error says, on one line and without its full stop, to be part of a sentence."""
+    try:
+        return " ".join(str(error).split()).rstrip(".")
+    except Exception:  # an error of a user's class that cannot be written must not stop a rank
+        return "without a text"

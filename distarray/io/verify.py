@@ -1,0 +1,181 @@
+"""Whether a file still holds what was written: its digest and the checksums of its tiles."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.errors import FileError
+from distarray.io import hdf5, place
+from distarray.io.agreement import told
+from distarray.io.checksums import Checksums, differences, is_sealed, read_table, tile_text
+from distarray.io.record import ArrayRecord, FileRecord
+from distarray.io.tiles import chunks, runs
+from distarray.regions import Box
+
+Values = np.ndarray[Any, Any]
+
+#: Bytes that are read or written at once; with its copies a small part of what a rank may hold.
+CHUNK = 16 << 20
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found.
+
+    Attributes
+    ----------
+    path : str
+    record : FileRecord or None
+        What the file says about itself; None where that cannot be read.
+    tiles : int
+        Number of tiles that were compared with their checksums.
+    problems : tuple of str
+        One sentence for each; none in a file that is whole.
+    """
+
+    path: str
+    record: FileRecord | None
+    tiles: int
+    problems: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        return not self.problems
+
+
+def verify(path: str) -> Verification:
+    """Read a whole file and compare it with its digest and checksums. Local.
+
+    Files of version 1 have neither; of them only the metadata are looked at.
+    """
+    try:
+        record = sound_record(path)
+    except FileError as error:
+        return Verification(path, None, 0, (str(error),))
+    tiles = 0
+    problems: list[str] = []
+    for array in record.arrays if record.digest else ():
+        stored = stored_table(path, array)
+        tiles += stored.size
+        problems += [
+            str(hdf5.damaged(path, tile_text(array, index, found[index], stored[index])))
+            for found, index in _damaged_tiles(path, array, stored, all_chunks(array))
+        ]
+    return Verification(path, record, tiles, tuple(problems))
+
+
+def sound_record(path: str) -> FileRecord:
+    """What a file says about itself, compared with its digest. Local.
+
+    Raises
+    ------
+    FileError
+        The file is missing, no file of this library, of a newer version or damaged.
+    """
+    record = hdf5.read_record(path)  # first what is wrong by its meaning: it says more
+    if record.digest:
+        require_seal(path, record)
+    return record
+
+
+def require_seal(path: str, record: FileRecord) -> None:
+    """Raise FileError unless the bytes outside the values agree with the digest. Local."""
+    with told(f"The file '{path}' cannot be read"), place.opened(path) as descriptor:
+        sealed = is_sealed(descriptor, record)
+    if not sealed:
+        raise hdf5.damaged(
+            path,
+            "its metadata differ from their digest, since bytes were lost or another program wrote "
+            "into it",
+        )
+
+
+def stored_table(path: str, array: ArrayRecord) -> Values:
+    """The checksums that a file holds for an array. Local."""
+    with told(f"The file '{path}' cannot be read"), place.opened(path) as descriptor:
+        return read_table(descriptor, array)
+
+
+def all_chunks(array: ArrayRecord) -> Iterator[Box]:
+    """The whole array in parts that are read at once."""
+    return chunks(Box.of_shape(array.shape), array.tile, CHUNK // np.dtype(array.dtype).itemsize)
+
+
+def check_share(
+    path: str, record: FileRecord, tables: Sequence[Values], rank: int, size: int
+) -> None:
+    """Read one rank's share of all values back and compare it with the tables. Local.
+
+    Raises
+    ------
+    FileError
+        A tile differs; the first is named.
+    """
+    work = [(k, box) for k, array in enumerate(record.arrays) for box in all_chunks(array)]
+    mine = work[len(work) * rank // size : len(work) * (rank + 1) // size]
+    for k, boxes in itertools.groupby(mine, lambda item: item[0]):
+        array, table = record.arrays[k], tables[k]
+        for found, index in _damaged_tiles(path, array, table, [box for _, box in boxes]):
+            raise hdf5.damaged(path, tile_text(array, index, found[index], table[index]))
+
+
+def _damaged_tiles(
+    path: str, array: ArrayRecord, table: Values, boxes: Iterable[Box]
+) -> Iterator[tuple[Values, tuple[int, ...]]]:
+    """The tiles of some chunks that differ from the table, with the table that was found."""
+    buffer = Buffer()
+    with told(f"The file '{path}' cannot be read"), place.opened(path) as descriptor:
+        for box in boxes:
+            sums = Checksums(array)
+            values = buffer.array(box.shape, np.dtype(array.dtype))
+            read_box(descriptor, array, box, values)
+            sums.add(box, values)
+            found = sums.finished(sums.table)
+            tiles = tuple(
+                slice(a // edge, -(-b // edge))
+                for a, b, edge in zip(box.start, box.stop, array.tile, strict=True)
+            )
+            first = tuple(part.start for part in tiles)
+            for index in differences(found[tiles], table[tiles]):
+                yield found, tuple(a + i for a, i in zip(first, index, strict=True))
+
+
+class Buffer:
+    """Memory that is used again for one chunk after the other."""
+
+    def __init__(self) -> None:
+        self._octets = np.empty(0, np.uint8)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Values:
+        """A contiguous array; what was handed out before is overwritten."""
+        count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if self._octets.size < count:
+            self._octets = np.empty(count, np.uint8)
+        return self._octets[:count].view(dtype).reshape(shape)
+
+
+def read_box(descriptor: int, array: ArrayRecord, box: Box, values: Values) -> None:
+    """Fill a contiguous array with the values of a box as they lie in the file. Local."""
+    for octets, offset in _byte_runs(array, box, values):
+        place.read_at(descriptor, offset, octets)
+
+
+def write_box(descriptor: int, array: ArrayRecord, box: Box, values: Values) -> None:
+    """Write a contiguous array where the values of a box lie in the file. Local; any thread."""
+    for octets, offset in _byte_runs(array, box, values):
+        place.write_at(descriptor, offset, octets)
+
+
+def _byte_runs(array: ArrayRecord, box: Box, values: Values) -> Iterator[tuple[Any, int]]:
+    """The bytes of a box, run by run, with the place of each in the file."""
+    firsts, count = runs(array.shape, box)
+    itemsize = values.itemsize
+    octets = values.reshape(-1).view(np.uint8).data
+    length = count * itemsize
+    for k, offset in enumerate((array.offset + firsts * itemsize).tolist()):
+        yield octets[k * length : (k + 1) * length], offset
