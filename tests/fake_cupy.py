@@ -47,7 +47,8 @@ class FakeCupy:
         self.memory: dict[int, Any] = {}
         self.current = ["null"]
         self.functions: dict[int, Callable[..., Callable[[], None]]] = {}
-        self.captured: list[Callable[[], None]] | None = None
+        self.capture: Capture | None = None
+        self.captured_events: set[int] = set()
         self.pending_events: set[int] = set()
         self.numbers = itertools.count(100)
         self.runtime = Runtime(self)
@@ -70,12 +71,17 @@ class FakeCupy:
         if errors:
             raise errors.pop(0)
 
-    def give(self, work):
+    def give(self, stream, work):
         """Do it, or keep it for a graph."""
-        if self.captured is None:
-            work()
+        if self.capture is not None and stream in self.capture.counts:
+            self.capture.add(stream, work)
         else:
-            self.captured.append(work)
+            work()
+
+    def outside_capture(self):
+        """What CUDA refuses while it captures."""
+        if self.capture is not None:
+            raise CUDARuntimeError(900)
 
     def named(self, *names):
         return [call for call in self.calls if call[0] in names]
@@ -104,6 +110,35 @@ class FakeCupy:
                     setattr(module, key, getattr(content, key))
             monkeypatch.setitem(sys.modules, name, module)
         sys.modules["cupy.cuda"].nccl = self.nccl  # type: ignore[attr-defined]
+
+
+class Capture:
+    """Work of the stream that began it, and of those that wait for its events."""
+
+    def __init__(self, origin):
+        self.origin = origin
+        self.work: list[Callable[[], None]] = []
+        self.counts = {origin: 0}  # of what each stream was given
+        self.joined: dict[int, int] = {}  # what of it the origin waits for
+        self.marks: dict[int, tuple[int, int]] = {}
+
+    def add(self, stream, work):
+        self.counts[stream] += 1
+        self.work.append(work)
+
+    def wait(self, stream, event):
+        source, count = self.marks[event]
+        if stream == self.origin:
+            self.joined[source] = max(count, self.joined.get(source, 0))
+        self.counts.setdefault(stream, 0)
+        self.counts[stream] += 1
+
+    def unjoined(self):
+        return any(
+            self.joined.get(stream, 0) < count
+            for stream, count in self.counts.items()
+            if stream != self.origin
+        )
 
 
 class Runtime:
@@ -135,30 +170,49 @@ class Runtime:
 
     def deviceSynchronize(self):
         self._fake.note("deviceSynchronize")
+        self._fake.outside_capture()
 
     def eventRecord(self, event, stream):
         self._fake.note("eventRecord", event, stream)
+        capture = self._fake.capture
+        if capture is not None and stream in capture.counts:
+            capture.marks[event] = (stream, capture.counts[stream])
+            self._fake.captured_events.add(event)
+        else:
+            self._fake.captured_events.discard(event)
 
     def eventQuery(self, event):
         self._fake.note("eventQuery", event)
+        if event in self._fake.captured_events:
+            return 907
         return 600 if event in self._fake.pending_events else 0
 
     def eventSynchronize(self, event):
         self._fake.note("eventSynchronize", event)
+        if event in self._fake.captured_events:
+            raise CUDARuntimeError(907)
 
     def streamWaitEvent(self, stream, event):
         self._fake.note("streamWaitEvent", stream, event)
+        capture = self._fake.capture
+        if capture is not None and event in capture.marks:
+            capture.wait(stream, event)
+        elif event in self._fake.captured_events:
+            raise CUDARuntimeError(907)
+        elif capture is not None and stream in capture.counts:
+            raise CUDARuntimeError(905)
 
     def streamSynchronize(self, stream):
         self._fake.note("streamSynchronize", stream)
+        self._fake.outside_capture()
 
     def memsetAsync(self, address, value, size, stream):
         self._fake.note("memsetAsync", address, value, size, stream)
-        self._fake.give(partial(ctypes.memset, address, value, size))
+        self._fake.give(stream, partial(ctypes.memset, address, value, size))
 
     def memcpyAsync(self, target, source, size, kind, stream):
         self._fake.note("memcpyAsync", target, source, size, kind, stream)
-        self._fake.give(partial(ctypes.memmove, target, source, size))
+        self._fake.give(stream, partial(ctypes.memmove, target, source, size))
 
 
 class Driver:
@@ -178,7 +232,8 @@ class Driver:
             "launchKernel", function, (gx, gy, gz), (bx, by, bz), shared, stream, params, extra
         )
         if function in self._fake.functions:
-            self._fake.give(self._fake.functions[function]((gx, gy, gz), (bx, by, bz), params))
+            work = self._fake.functions[function]((gx, gy, gz), (bx, by, bz), params)
+            self._fake.give(stream, work)
 
 
 class Nvrtc:
@@ -241,12 +296,14 @@ class Stream:
 
     def begin_capture(self):
         self._fake.note("begin_capture", self.ptr)
-        self._fake.captured = []
+        self._fake.capture = Capture(self.ptr)
 
     def end_capture(self):
-        work, self._fake.captured = self._fake.captured, None
+        capture, self._fake.capture = self._fake.capture, None
         self._fake.note("end_capture", self.ptr)
-        return Graph(self._fake, work)
+        if capture.unjoined():
+            raise CUDARuntimeError(904)
+        return Graph(self._fake, capture.work)
 
 
 class Graph:

@@ -472,6 +472,43 @@ def test_a_graph_holds_the_memory_that_it_uses(driver, fake):
     assert gone[0]() is None
 
 
+def test_streams_join_a_capture_by_events_and_are_joined_by_them(driver, fake):
+    """As CUDA has it: what the stand-in refuses here a GPU refuses too."""
+    allocation = driver.allocate(16)
+    driver.fill(whole(allocation), 0, driver.compute)
+    start, end = driver.event(), driver.event()
+    driver.begin_capture()
+    driver.compute.record(start)
+    driver.communication.wait(start)
+    driver.fill(whole(allocation), 5, driver.communication)
+    driver.communication.record(end)
+    driver.compute.wait(end)
+    graph = driver.end_capture()
+    assert at(allocation.address, 16) == bytes(16)
+    graph.launch(driver.compute)
+    assert at(allocation.address, 16) == bytes([5] * 16)
+
+
+@pytest.mark.parametrize(("fault", "status"), [("unjoined", 904), ("outside", 905), ("host", 907)])
+def test_the_stand_in_refuses_what_cuda_refuses(driver, fake, fault, status):
+    event, allocation = driver.event(), driver.allocate(16)
+    driver.compute.record(event)
+    driver.begin_capture()
+    if fault == "outside":
+        with pytest.raises(CUDARuntimeError, match=f"cudaError{status}"):
+            driver.compute.wait(event)
+        return
+    driver.compute.record(event)
+    if fault == "host":
+        with pytest.raises(BackendError, match=f"cudaError{status}"):
+            event.synchronize()
+        return
+    driver.communication.wait(event)
+    driver.fill(whole(allocation), 0, driver.communication)
+    with pytest.raises(BackendError, match=f"cudaError{status}"):
+        driver.end_capture()
+
+
 def test_a_device_that_does_not_capture_says_so(driver, fake):
     fake.refuse["begin_capture"] = [RuntimeError("no")]
     assert not driver.begin_capture()
