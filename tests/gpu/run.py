@@ -2,7 +2,7 @@
 
 `python -m tests.gpu.run OUT.json`, started by one_gpu.sh. The parts run one after another, the last
 of them at once, each with a time limit of its own that ends all its processes; one for which no
-time is left is listed as not run. Ranks share the one GPU. NCCL takes several ranks on a GPU from
+time is left is not run. Ranks share the one GPU. NCCL takes several ranks on a GPU from
 2.30 on; where it refuses them or hangs, that is reported and is no failure. The exit code is 0 if
 all else passed.
 
@@ -170,6 +170,11 @@ def outcome(part: Part, code: int | None, text: str) -> str:
     return "refused" if refused else "failed"
 
 
+def failed(part: Part, outcome: str) -> bool:
+    """Whether the outcome of a part is one for which the whole fails."""
+    return not part.optional and outcome not in ("passed", "needs a GPU") or outcome == "failed"
+
+
 def _figures(text: str) -> dict[str, Any]:
     """What the benchmark printed."""
     for line in text.splitlines():
@@ -240,13 +245,13 @@ def main() -> int:
     figures = report["parts"]["figures"]
     for line in figures.get("missed", []):
         print(f"MISSED: {line}")
-    bad = [name for name, found in report["parts"].items() if _failed(found["outcome"])]
+    bad = [
+        part.name
+        for part in parts(device, chosen.cells)
+        if failed(part, report["parts"][part.name]["outcome"])
+    ]
     print(f"failed: {', '.join(bad) or 'nothing'}; see {chosen.out}")
     return 1 if bad or figures.get("missed") else 0
-
-
-def _failed(outcome: str) -> bool:
-    return outcome in ("failed", "out of time")
 
 
 if __name__ == "__main__":
