@@ -172,7 +172,9 @@ def outcome(part: Part, code: int | None, text: str) -> str:
 
 def failed(part: Part, outcome: str) -> bool:
     """Whether the outcome of a part is one for which the whole fails."""
-    return not part.optional and outcome not in ("passed", "needs a GPU") or outcome == "failed"
+    if part.optional:
+        return outcome == "failed"
+    return outcome not in ("passed", "needs a GPU")
 
 
 def _figures(text: str) -> dict[str, Any]:
