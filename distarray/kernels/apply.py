@@ -8,8 +8,9 @@ between them;
 3. finishes the exchange and fills stale boundary layers;
 4. computes the remainder.
 
-Where that measures faster, steps 2 and 4 are joined after 3. A two-colour kernel does all of this
-for each colour. What plans and compiles is imported by the first call, not with the package.
+Where that measures faster, steps 2 and 4 are joined after 3. A device is given each of them as one
+launch, and step 2 always while messages are under way. A two-colour kernel does all of this for
+each colour. What plans and compiles is imported by the first call, not with the package.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ class StencilKernel:
         time : float, optional
             Where boundary functions are evaluated; also a scalar of the kernel if it names `time`.
         overlap : bool, optional
-            Whether the core is computed while messages are under way; by default as it measures
-            faster.
+            Whether the core is computed while messages are under way; by default on a device, and
+            on the CPU as it measures faster.
         **scalars : number or Pending
             Values of the keyword-only parameters.
 

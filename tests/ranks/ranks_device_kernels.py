@@ -13,6 +13,7 @@ import numpy as np
 import distarray as da
 from distarray.backends.simulated.capture import SimulatedGraph
 from distarray.errors import BackendError
+from distarray.halo.exchange import HaloExchange
 from distarray.kernels.plan import ApplyPlan
 from distarray.pending import RING_SIZE, complete_all
 from tests.ranks.bits import Array, random_values, same
@@ -409,6 +410,40 @@ def test_pending_values_may_be_dropped_or_read_late_and_by_one_rank() -> None:
 
 
 # ---- waiting
+
+
+@da.stencil
+def upwind(u: Any, new: Any) -> None:
+    new[0, 0] = 0.5 * u[0, 0] + 0.5 * u[-1, 0]
+
+
+def test_compute_waits_for_the_packing_only_where_the_core_overwrites_it() -> None:
+    begin = HaloExchange.begin
+    protected: list[bool] = []
+
+    def noted(exchange: HaloExchange, *, protect: bool = True) -> Any:
+        protected.append(protect)
+        return begin(exchange, protect=protect)
+
+    grid = simulated(TRANSPORTS[0])((8 * SIZE, 12), periodic=True, ranks=(SIZE, 1))
+    u, new = grid.zeros(), grid.zeros()
+    HaloExchange.begin = noted  # type: ignore[method-assign]
+    try:
+        for call, expected in (
+            (lambda: heat(u, new, r=0.1), [False]),
+            (lambda: upwind(u, new), [False]),
+            # In place: the core leaves out the faces that are read beyond, which are those sent.
+            (lambda: relax(u, new, w=1.0), [False, False]),
+            # It is sent to one side, and read beyond the other.
+            (lambda: drift(u), [SIZE > 1, SIZE > 1]),
+            (lambda: drift.apply(u, overlap=False), [False, False]),
+        ):
+            u[...] = new[...] = 0.0
+            protected.clear()
+            call()
+            assert protected == expected, (protected, expected)
+    finally:
+        HaloExchange.begin = begin  # type: ignore[method-assign]
 
 
 def waits(grid: da.Grid) -> int:
