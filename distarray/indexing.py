@@ -232,6 +232,7 @@ def _put_local(array: DistArray, components: Along, along: Along, values: Any) -
 def _put_host(array: DistArray, components: Along, along: Along, values: HostArray) -> None:
     """Assign a number, or a host array that is the same on every rank."""
     shape = _counts(components) + _counts(along)
+    number = values if values.ndim == 0 else None
     try:
         values = np.broadcast_to(values, shape)
     except ValueError:
@@ -253,9 +254,12 @@ def _put_host(array: DistArray, components: Along, along: Along, values: HostArr
             return
         else:
             target.append(a - low)
+    index = (*_slices(components), *target)
+    if number is not None:
+        array._owned[index] = number
+        return
     chosen: tuple[Any, ...] = (..., *counters)
-    part = values[chosen] if counters else values
-    array._owned[(*_slices(components), *target)] = _once(part)
+    array._owned[index] = _once(values[chosen] if counters else values)
 
 
 def _once(values: HostArray) -> HostArray:

@@ -18,7 +18,7 @@ import numpy as np
 from distarray.backends.base import Backend
 from distarray.block import Block
 from distarray.boundary.face import HIGH, LOW, Face, Region, ends
-from distarray.boundary.rules import Masks, Rule, Steps, assign, mask_on, operand, whole
+from distarray.boundary.rules import Masks, Rule, Steps, assign, mask_on, operand, renew
 from distarray.boundary.values import FaceValue, cast
 from distarray.layout import Component
 from distarray.regions import Box, boxes_of
@@ -70,7 +70,7 @@ def _fix(value: FaceValue, masks: Masks, region: Region, target: Any, backend: B
     held = backend.empty(region.plane, target.dtype)
 
     def update(time: float) -> None:
-        held[...] = whole(values(time), held)
+        renew(held, values(time))
 
     return Steps([update], [assign(backend, held, target, where)])
 

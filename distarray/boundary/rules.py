@@ -214,9 +214,10 @@ class MirrorRule(SimpleRule):
         beta = self.fixed_beta or backend.empty(region.shape, target.dtype)
 
         def update(time: float) -> None:
-            for held, values in zip((alpha, beta), compute(time), strict=True):
-                if not isinstance(held, int):
-                    held[...] = whole(values, held)
+            new_alpha, new_beta = compute(time)
+            renew(alpha, new_alpha)
+            if not isinstance(beta, int):
+                renew(beta, new_beta)
 
         return Steps([update], linear(backend, alpha, beta, mirror, target))
 
@@ -417,9 +418,11 @@ def operand(backend: Backend, values: Any) -> Any:
     return backend.asarray(values) if values.ndim else values[()]
 
 
-def whole(values: Any, like: Any) -> Any:
-    """Host values with shape and dtype of an array on the device: one transfer brings them."""
-    return np.broadcast_to(np.asarray(values, like.dtype), like.shape)
+def renew(held: Any, values: Any) -> None:
+    """Give coefficients that calls were prepared with new values, to a device by one transfer."""
+    if not isinstance(held, np.ndarray):
+        values = np.broadcast_to(np.asarray(values, held.dtype), held.shape)
+    held[...] = values
 
 
 def assign(backend: Backend, values: Any, target: Any, where: Any = None) -> Call:
