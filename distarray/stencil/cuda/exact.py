@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from distarray.exact import DIGITS, LENGTH
 
-#: Words of 8 bytes that a thread's sum takes in device memory: the two floats, whether limbs are in
-#: use, and the limbs.
-WORDS = 3 + LENGTH
+#: Members of the first words of a thread's sum in device memory: the two floats, and whether limbs
+#: are in use.
+HEAD_MEMBERS = ("real", "real", "integer")
+HEAD = len(HEAD_MEMBERS)
+#: Words of 8 bytes that it takes with its limbs.
+WORDS = HEAD + LENGTH
 
 HELPERS = f"""\
 /* A sum; neighbouring limbs lie `stride` words apart. */
@@ -43,6 +46,7 @@ static void exact_put(union number *limbs, int64_t stride, double x) {{
 /* Makes sure that there are limbs. */
 static void exact_open(struct exact &sum) {{
   if (sum.used) return;
+#pragma unroll 1
   for (int digit = 0; digit < {LENGTH}; digit++) sum.limbs[digit * sum.stride].integer = 0;
   sum.used = true;
 }}
@@ -65,6 +69,7 @@ static void exact_take(struct exact &sum, double x) {{
 
 /* Brings all digits but the last into 0 ... 2**32 - 1. */
 static void exact_carry(union number *limbs, int64_t stride) {{
+#pragma unroll 1
   for (int digit = 0; digit + 1 < {DIGITS}; digit++) {{
     const int64_t carry = limbs[digit * stride].integer >> 32;
     limbs[digit * stride].integer -= carry * (INT64_C(1) << 32);
@@ -82,13 +87,15 @@ static void exact_write(const struct exact &sum, union number *state) {{
 """
 
 MERGE_HELPER = f"""\
-/* Adds the sum of another thread. */
-static void exact_merge(struct exact &sum, const union number *state, int64_t stride) {{
-  exact_take(sum, state[0].real);
-  exact_take(sum, state[stride].real);
-  if (state[2 * stride].integer == 0) return;
+/* Adds the sum of another thread, whose first words are handed over. */
+static void exact_merge(struct exact &sum, double high, double low, int64_t used,
+                        const union number *limbs, int64_t stride) {{
+  exact_take(sum, high);
+  exact_take(sum, low);
+  if (used == 0) return;
   exact_open(sum);
+#pragma unroll 1
   for (int digit = 0; digit < {LENGTH}; digit++)
-    sum.limbs[digit * sum.stride].integer += state[(3 + digit) * stride].integer;
+    sum.limbs[digit * sum.stride].integer += limbs[digit * stride].integer;
 }}
 """

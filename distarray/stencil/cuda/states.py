@@ -8,7 +8,7 @@ equal bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from distarray.stencil import printing
 from distarray.stencil.accumulators import Accumulator
@@ -19,6 +19,8 @@ from distarray.stencil.writing import Lines
 
 #: States that a thread of the merging kernel takes at most.
 FAN = 64
+#: States that it loads before it merges the first of them.
+_AT_ONCE = 8
 
 _MEMBERS = {"f": "real", "i": "integer", "u": "natural"}
 
@@ -52,7 +54,8 @@ def declarations(accumulators: Sequence[Accumulator]) -> list[str]:
 def _empty(number: int, accumulator: Accumulator, state: str, stride: str) -> str:
     """A state before any value; the limbs of an exact sum lie behind its first words in memory."""
     if accumulator.exact:
-        return f"struct exact part{number} = {{0, 0, {state} + 3 * {stride}, {stride}, false}};"
+        limbs = f"{state} + {exact.HEAD} * {stride}"
+        return f"struct exact part{number} = {{0, 0, {limbs}, {stride}, false}};"
     (start,) = printing.literal(accumulator.start, accumulator.dtype)
     start_code = "0" if accumulator.kind == "sum" else f"{start.code}, 0"
     return f"{accumulator.c_type} part{number}[{accumulator.length}] = {{{start_code}}};"
@@ -125,10 +128,7 @@ def combine(accumulators: Sequence[Accumulator]) -> list[str]:
     for number, accumulator in enumerate(accumulators):
         text.add(_empty(number, accumulator, f"target + {place} * step + thread", "step"))
         place += _words(accumulator)
-    text.add("#pragma unroll 8")
-    text.open("for (int64_t other = thread; other < sources; other += step)")
-    text.add(*_merged(accumulators))
-    text.close()
+    _merge_all(text, accumulators)
     text.open("if (targets > 0)")
     text.add(*_to_memory(accumulators, "target", "step"))
     text.add("return;")
@@ -138,21 +138,66 @@ def combine(accumulators: Sequence[Accumulator]) -> list[str]:
     return text.lines
 
 
-def _merged(accumulators: Sequence[Accumulator]) -> list[str]:
-    """Merge the states of one other thread."""
-    lines, place = [], 0
-    for number, a in enumerate(accumulators):
-        if a.exact:
-            lines.append(f"exact_merge(part{number}, source + {place} * sources + other, sources);")
-        else:
-            member = _MEMBERS[a.dtype.kind]
-            values = ", ".join(
-                f"source[{place + word} * sources + other].{member}" for word in range(a.length)
-            )
-            lines.append(f"const {a.c_type} value{number}[{a.length}] = {{{values}}};")
-            lines += a.merge(f"part{number}", f"value{number}")
-        place += _words(a)
-    return lines
+def _merge_all(text: Lines, accumulators: Sequence[Accumulator]) -> None:
+    """The loops over the states of other threads. Some are loaded before the first is merged, since
+    a compiler that cannot tell limbs from states would let each load wait for the merging before.
+    """
+    text.open(f"for (int64_t group = thread; group < sources; group += {_AT_ONCE} * step)")
+    words = [f"{_word_type(a, w)} {_word_name(n, w)}" for n, a, w, _ in _states(accumulators)]
+    text.add(*(f"{word}[{_AT_ONCE}];" for word in words), "#pragma unroll")
+    text.open(f"for (int n = 0; n < {_AT_ONCE}; n++)")
+    text.add("const int64_t other = group + n * step < sources ? group + n * step : thread;")
+    for number, accumulator, word, place in _states(accumulators):
+        member = _word_member(accumulator, word)
+        name = _word_name(number, word)
+        text.add(f"{name}[n] = source[{place} * sources + other].{member};")
+    text.close()
+    text.add("#pragma unroll")
+    text.open(f"for (int n = 0; n < {_AT_ONCE}; n++)")
+    text.add("if (group + n * step >= sources) break;")
+    place = 0
+    for number, accumulator in enumerate(accumulators):
+        text.add(*_merged(number, accumulator, place))
+        place += _words(accumulator)
+    text.close(2)
+
+
+def _states(accumulators: Sequence[Accumulator]) -> Iterator[tuple[int, Accumulator, int, int]]:
+    """Number and accumulator, and each word but limbs, with its place in a state."""
+    place = 0
+    for number, accumulator in enumerate(accumulators):
+        for word in range(exact.HEAD if accumulator.exact else accumulator.length):
+            yield number, accumulator, word, place + word
+        place += _words(accumulator)
+
+
+def _word_member(accumulator: Accumulator, word: int) -> str:
+    if accumulator.exact:
+        return exact.HEAD_MEMBERS[word]
+    return _MEMBERS[accumulator.dtype.kind]
+
+
+def _word_type(accumulator: Accumulator, word: int) -> str:
+    types = {"real": "double", "integer": "int64_t", "natural": "uint64_t"}
+    return types[_word_member(accumulator, word)]
+
+
+def _word_name(number: int, word: int) -> str:
+    return f"value{number}_{word}"
+
+
+def _merged(number: int, accumulator: Accumulator, place: int) -> list[str]:
+    """Merge the loaded state `n`."""
+    if accumulator.exact:
+        head = ", ".join(f"{_word_name(number, word)}[n]" for word in range(exact.HEAD))
+        limbs = f"source + {place + exact.HEAD} * sources + group + n * step"
+        return [f"exact_merge(part{number}, {head}, {limbs}, sources);"]
+    values = ", ".join(f"{_word_name(number, word)}[n]" for word in range(accumulator.length))
+    name = f"value{number}"
+    return [
+        f"const {accumulator.c_type} {name}[{accumulator.length}] = {{{values}}};",
+        *accumulator.merge(f"part{number}", name),
+    ]
 
 
 def _to_results(accumulators: Sequence[Accumulator]) -> list[str]:
