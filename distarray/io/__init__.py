@@ -4,6 +4,7 @@ plain, tiles, record   attributes as JSON; tiles and runs; what a file says abou
 place, filesystem      names, fresh files and the disk; what it can do
 agreement              errors as one sentence, the same on all ranks
 checksums              of tiles, by all ranks together; the digest of the rest
+scales, vtk, xdmf      what xarray and ParaView find in a file, and the file beside it
 hdf5                   the layout of a file; the only module that loads h5py
 verify                 whether a file still holds what was written
 conditions, describe   boundary conditions and arrays as plain values

@@ -1,11 +1,14 @@
 """The HDF5 side of a file, done by one process with the serial h5py: lay it out, read what it says.
 
     /                         attributes: distarray_format, library_version, arrays (their names),
-                              shape (cells), bounds, axes, periodic, and step, time where given
+                              shape (cells), bounds (low and high of each axis in turn), axes,
+                              periodic (0 or 1), and step, time where given
     /NAME                     one contiguous dataset per array, C order, components first
                               attributes: location ("" for centres), components, halo
     /x, /x_face, ...          positions along the axes, as dimension scales (see `scales`)
     /VTKHDF                   the same arrays for ParaView (see `vtk`)
+    /distarray/view/NAME      an array in the form that VTK reads, where that is another
+    /distarray/mesh/...       coordinates for an XDMF file (see `xdmf`)
     /distarray/attrs          JSON text of the attributes given by the user
     /distarray/boundary/NAME  JSON text of the conditions of an array
     /distarray/faces_X        face positions of a stretched axis X
@@ -31,6 +34,7 @@ import numpy as np
 
 from distarray.comm.base import BlockPiece, Communicator
 from distarray.errors import FileError
+from distarray.io import scales, vtk, xdmf
 from distarray.io.agreement import agreed
 from distarray.io.checksums import DIGEST_SIZE
 from distarray.io.place import create
@@ -60,8 +64,13 @@ def _h5py() -> Any:
     return h5py
 
 
-def lay_out(path: str, record: FileRecord) -> FileRecord:
+def lay_out(path: str, record: FileRecord, *, meshes: bool = False) -> FileRecord:
     """Create the file with everything but values, checksums and digest. Local.
+
+    Parameters
+    ----------
+    meshes : bool
+        Whether the coordinates that an XDMF file needs are put in.
 
     Returns
     -------
@@ -82,6 +91,10 @@ def lay_out(path: str, record: FileRecord) -> FileRecord:
         ) as file:
             digest = _write_header(file, record, h5py)
             arrays = tuple(_create(file, array, h5py) for array in record.arrays)
+            scales.attach(file, record)
+            vtk.add(file, record, h5py)
+            if meshes:
+                xdmf.add_meshes(file, record, h5py)
     except FileError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
@@ -95,9 +108,9 @@ def _write_header(file: Any, record: FileRecord, h5py: Any) -> int:
     file.attrs["distarray_format"] = np.int64(FORMAT_VERSION)
     file.attrs["library_version"] = _octets(record.library_version)[0, ...]
     file.attrs["shape"] = np.array(grid.cells, np.int64)
-    file.attrs["bounds"] = np.array(grid.bounds, np.float64)
+    file.attrs["bounds"] = np.array(grid.bounds, np.float64).reshape(-1)  # as netCDF needs
     file.attrs["axes"] = _octets(*grid.axes)
-    file.attrs["periodic"] = np.array(grid.periodic, np.bool_)
+    file.attrs["periodic"] = np.array(grid.periodic, np.int8)
     file.attrs["arrays"] = _octets(*(array.name for array in record.arrays))
     if record.step is not None:
         file.attrs["step"] = np.int64(record.step)
@@ -294,7 +307,9 @@ def _faces(group: Any, axis: str, cells: int) -> tuple[float, ...] | None:
 def _read_grid(file: Any) -> GridRecord:
     axes = _strings(file.attrs["axes"])
     cells = tuple(map(int, file.attrs["shape"]))
-    bounds = tuple((float(low), float(high)) for low, high in file.attrs["bounds"])
+    bounds = tuple(
+        (float(low), float(high)) for low, high in np.reshape(file.attrs["bounds"], (-1, 2))
+    )
     periodic = tuple(map(bool, file.attrs["periodic"]))
     if not len(cells) == len(bounds) == len(axes) == len(periodic):
         raise ValueError("the attributes shape, bounds, axes and periodic have different lengths")

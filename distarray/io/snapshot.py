@@ -77,6 +77,8 @@ def save(
 
     The file appears under its name only when it is whole, read back and on the disk; its bytes do
     not depend on the number of ranks. Besides the arrays, a rank needs less than 64 MiB for it.
+    ParaView opens it, or, for arrays on faces and edges and on stretched grids, the small file
+    NAME.xdmf that is put beside it.
 
     Parameters
     ----------
@@ -104,7 +106,9 @@ def save(
     >>> grid = da.Grid((8, 8))
     >>> da.save("start.h5", {"u": grid.zeros()}, step=0, time=0.0)
     """
-    plan = begin_save(path, arrays, step=step, time=time, attrs=attrs, method=method)
+    plan = begin_save(
+        path, arrays, step=step, time=time, attrs=attrs, method=method, with_xdmf=True
+    )
     try:
         plan.write(arrays.values())
         plan.finish()

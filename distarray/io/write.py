@@ -25,7 +25,7 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm.base import BlockPiece, Communicator
 from distarray.errors import FileError
-from distarray.io import checksums, filesystem, hdf5, place
+from distarray.io import checksums, filesystem, hdf5, place, xdmf
 from distarray.io.agreement import agreed, told
 from distarray.io.checksums import Checksums
 from distarray.io.describe import describe, grid_of, path_of
@@ -51,6 +51,7 @@ def begin_save(
     attrs: Mapping[str, Any] | None = None,
     method: str | None = None,
     refuse_nan: bool = False,
+    with_xdmf: bool = False,
 ) -> WritePlan:
     """Check what is to be saved and create the file under its partial name. Collective.
 
@@ -60,6 +61,8 @@ def begin_save(
         One of `METHODS`; by default the fastest that the file system allows.
     refuse_nan : bool
         Whether NaN among the values is an error.
+    with_xdmf : bool
+        Whether an XDMF file is put beside the file if something in it needs one.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def begin_save(
             target = place.resolve(target)
             way = method or _best_method(target, communicator)
     target, way = communicator.bcast((target, way))
-    plan = WritePlan(target, record, communicator, way, refuse_nan=refuse_nan)
+    plan = WritePlan(target, record, communicator, way, refuse_nan=refuse_nan, with_xdmf=with_xdmf)
     try:
         plan.lay_out(arrays)
     except BaseException:
@@ -130,6 +133,7 @@ class WritePlan:
         method: str,
         *,
         refuse_nan: bool = False,
+        with_xdmf: bool = False,
     ) -> None:
         self.target = target
         self.partial = target + place.PARTIAL
@@ -138,6 +142,7 @@ class WritePlan:
         self.method = method
         self.boxes: tuple[Box, ...] = ()
         self._refuse_nan = refuse_nan
+        self._with_xdmf = with_xdmf
         self._sums: list[Checksums] = []
         self._tables: list[Values] = []
 
@@ -151,7 +156,7 @@ class WritePlan:
         communicator, own = self.communicator, _layout(self.record)
         with agreed(communicator, f"The file '{self.partial}' cannot be created"):
             if communicator.rank == 0:
-                self.record = hdf5.lay_out(self.partial, self.record)
+                self.record = hdf5.lay_out(self.partial, self.record, meshes=self._with_xdmf)
         self.record = communicator.bcast(self.record)
         with agreed(communicator, f"The file '{self.partial}' cannot be written"):
             if own != _layout(self.record):
@@ -326,6 +331,8 @@ class WritePlan:
             if communicator.rank == 0:
                 place.rename(self.partial, self.target)
                 place.sync_folder(os.path.dirname(self.target))
+                if self._with_xdmf:
+                    xdmf.put_beside(self.target, self.record)
 
     def abandon(self) -> None:
         """Remove the partial file. Local; on root it must come last."""
