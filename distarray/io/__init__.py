@@ -10,6 +10,8 @@ verify                 whether a file still holds what was written
 conditions, describe   boundary conditions and arrays as plain values
 write                  a file on its way: laid out, written, sealed, read back, in place
 snapshot               save and load: all ranks at once
+preemption             signals of batch systems, and the agreement of ranks on them
+background             a file that is written behind the run
 checkpoint             numbered files of a run
 """
 

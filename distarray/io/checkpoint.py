@@ -11,19 +11,23 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from distarray.array import DistArray
 from distarray.comm.base import Communicator
 from distarray.errors import FileError, shown
 from distarray.grid import Grid
+from distarray.io import place, preemption
+from distarray.io.agreement import agreed
+from distarray.io.background import BackgroundWrite, Copies
 from distarray.io.describe import number_text, path_of
-from distarray.io.place import create, flush
-from distarray.io.snapshot import Snapshot, agreed, load, save
+from distarray.io.snapshot import Snapshot, load
+from distarray.io.write import WritePlan, begin_save
 
 _LIST = "latest"
 _NAME = re.compile(r"checkpoint_(\d{10,})\.h5")
@@ -31,6 +35,17 @@ _NAME = re.compile(r"checkpoint_(\d{10,})\.h5")
 
 class Checkpointer:
     """Writes a checkpoint every so many steps and keeps the last few.
+
+    A checkpoint is whole or absent: it gets its name once it was read back and is on the disk, and
+    an older one is removed after that.
+
+    Call `save` after every step, also when no checkpoint is due. While the checkpointer is in use,
+    SIGTERM and SIGUSR1 (sent by batch systems before they take a machine back) do not end the
+    program: the ranks tell one another, and in its second call of `save` after the signal each
+    writes a checkpoint, whether or not one is due, and leaves by SystemExit with exit code 75, "try
+    again later". It is enough that one rank receives the signal. A second signal ends the program
+    at once. Signals for which the program has handlers of its own stay with these. (`mpirun`, when
+    it receives SIGTERM, kills its ranks a second or so later; it passes SIGUSR1 on.)
 
     Parameters
     ----------
@@ -41,7 +56,16 @@ class Checkpointer:
     keep : int
         Number of checkpoints that are kept.
     background : bool
-        Must be False in this version.
+        Whether the run goes on while a checkpoint is written. It is held for a copy of the state,
+        which stays in the host's memory until the checkpointer goes. The file gets its name in a
+        later call of `save`, `latest` or `close`, which also raises, on every rank, what went wrong
+        meanwhile. One is under way at most: the next waits for it. Where ranks cannot write side by
+        side (see `save`), the run is held until the file is written.
+    allow_nan : bool
+        Whether a state that holds NaN is stored. By default it is an error, since such checkpoints
+        would take the place of those from which the run can go on.
+    method : str, optional
+        How values come into the file, as for `save`.
 
     Examples
     --------
@@ -52,16 +76,19 @@ class Checkpointer:
     True
     >>> checkpoints.latest(grid).step
     100
+    >>> checkpoints.close()
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], every: int, keep: int = 2, *, background: bool = False
+        self,
+        folder: str | os.PathLike[str],
+        every: int,
+        keep: int = 2,
+        *,
+        background: bool = False,
+        allow_nan: bool = False,
+        method: str | None = None,
     ) -> None:
-        if background:
-            raise FileError(
-                "Checkpointer(background=True) is not available in this version; "
-                "use background=False."
-            )
         for name, value in (("every", every), ("keep", keep)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise FileError(
@@ -70,8 +97,15 @@ class Checkpointer:
         self.folder = Path(path_of(folder, "Checkpointer"))
         self.every = every
         self.keep = keep
+        self._background = background
+        self._allow_nan = allow_nan
+        self._method = method
         self._interval: int | None = None  # the multiple of `every` reached by the call before
+        self._made = False  # whether the folder was there at an earlier save
         self._closed = False
+        self._agreement = preemption.Agreement()
+        self._underway: BackgroundWrite | None = None
+        self._copies = Copies()
 
     def save(
         self,
@@ -81,29 +115,119 @@ class Checkpointer:
         time: float | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Write a checkpoint if one is due; whether it was written. Collective.
+        """Write a checkpoint if one is due; whether it was written, or begun. Collective.
 
         Raises
         ------
         FileError
-            As `save`; or the step is negative, or the checkpointer is closed.
+            As `save`; or the step is negative, the state holds NaN, the folder was removed or the
+            checkpointer is closed; or the checkpoint before could not be written in the background.
+            The same on all ranks; checkpoints from before are as they were.
+        SystemExit
+            After a signal, with code 75; the checkpoint is written.
         """
         if self._closed:
             raise FileError(
                 f"The checkpointer of '{self.folder}' is closed; make a new one to go on saving."
             )
-        if not self._due(step):
-            return False
-        target = self.folder / f"checkpoint_{step:010d}.h5"
+        due = self._due(step)
         communicator = _communicator(arrays)
+        preemption.watch(self)
+        received = self._hear()
+        if due or received:
+            self._complete()
+            self._write(communicator, arrays, step, time, attrs, wait=bool(received))
+        if received:
+            self._leave(communicator, received, step)
+        busy = self._underway is not None and self._underway.busy()
+        self._agreement.begin(communicator, [preemption.noted(), busy])
+        return due
+
+    def _hear(self) -> int:
+        """The signal that a rank had noted at the call before, or 0. Collective.
+
+        If all threads were ready then, what is under way goes on.
+        """
+        received, busy = self._agreement.read() or (0, True)
+        if self._underway is not None and not busy:
+            self._advance(self._underway)
+        return received
+
+    def _write(
+        self,
+        communicator: Communicator,
+        arrays: Mapping[str, DistArray],
+        step: int,
+        time: float | None,
+        attrs: Mapping[str, Any] | None,
+        *,
+        wait: bool,
+    ) -> None:
+        """Write a checkpoint, or begin to, in the background. Collective."""
+        self._require_folder(communicator)
+        target = self.folder / f"checkpoint_{step:010d}.h5"
+        plan = begin_save(
+            target,
+            arrays,
+            step=step,
+            time=time,
+            attrs=attrs,
+            method=self._method,
+            refuse_nan=not self._allow_nan,
+        )
+        if self._background and plan.side_by_side and not wait:
+            with (
+                _abandoned_on_error(plan),
+                agreed(communicator, f"The file '{target}' cannot be written"),
+            ):
+                copies = self._copies.take(arrays.values())
+            self._underway = BackgroundWrite(plan, copies)
+            return
+        with _abandoned_on_error(plan):
+            plan.write(arrays.values())
+            plan.finish()
+        self._list(communicator, target.name)
+
+    def _require_folder(self, communicator: Communicator) -> None:
+        """Make the folder at the first save. Collective."""
         with agreed(communicator, f"The folder '{self.folder}' cannot be made"):
-            if communicator.rank == 0:
-                self.folder.mkdir(parents=True, exist_ok=True)
-        save(target, arrays, step=step, time=time, attrs=attrs)
+            if communicator.rank == 0 and not self._made:
+                place.make_folder(str(self.folder))
+            if communicator.rank == 0 and not self.folder.is_dir():
+                raise FileError(
+                    f"The folder '{self.folder}' of the checkpoints was removed while the run was "
+                    "going on, and the checkpoints with it; make it again to go on saving."
+                )
+        self._made = True
+
+    def _advance(self, underway: BackgroundWrite) -> None:
+        """The next stage of what is under way. Collective."""
+        self._underway = None
+        if underway.advance():
+            self._list(underway.plan.communicator, os.path.basename(underway.plan.target))
+        else:
+            self._underway = underway
+
+    def _complete(self) -> None:
+        """Wait for what is under way. Collective."""
+        while self._underway is not None:
+            self._advance(self._underway)
+
+    def _list(self, communicator: Communicator, name: str) -> None:
         with agreed(communicator, f"The folder '{self.folder}' cannot be written"):
             if communicator.rank == 0:
-                self._tidy(target.name)
-        return True
+                self._tidy(name)
+
+    def _leave(self, communicator: Communicator, received: int, step: int) -> NoReturn:
+        preemption.acted()
+        self.close()
+        if communicator.rank == 0:
+            sys.stderr.write(
+                f"distarray: {signal.Signals(received).name} received; wrote a checkpoint of step "
+                f"{step} in '{self.folder}' and leave with exit code {preemption.EXIT_CODE}.\n"
+            )
+            sys.stderr.flush()
+        raise SystemExit(preemption.EXIT_CODE)
 
     def latest(self, grid: Grid) -> Snapshot | None:
         """The checkpoint written last that can be read; None when there is none. Collective.
@@ -117,6 +241,7 @@ class Checkpointer:
         """
         if not isinstance(grid, Grid):
             raise FileError(f"latest takes a Grid, received {shown(grid)}; pass one.")
+        self._complete()
         names: list[str] = []
         communicator = grid.communicator
         with agreed(communicator, f"The folder '{self.folder}' cannot be read"):
@@ -140,8 +265,20 @@ class Checkpointer:
         return None
 
     def close(self) -> None:
-        """Finish; saving is an error from now on. Collective."""
+        """Finish what is under way; saving is an error from now on. Collective.
+
+        Signals do again what they did before; one that came too late for a checkpoint does it now.
+
+        Raises
+        ------
+        FileError
+            The last checkpoint could not be written in the background. The same on all ranks.
+        """
         self._closed = True
+        try:
+            self._complete()
+        finally:
+            preemption.unwatch(self)
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +289,11 @@ class Checkpointer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        else:  # perhaps on this rank alone: nobody can be waited for
+            self._closed = True
+            preemption.unwatch(self)
 
     def _due(self, step: int) -> bool:
         """Whether a multiple of `every` was reached since the call before."""
@@ -184,16 +325,20 @@ class Checkpointer:
     def _tidy(self, newest: str) -> None:
         """List a new checkpoint first; remove unfinished files and those not kept. Root only."""
         names = [newest, *(name for name in self._names() if name != newest)]
-        partial = self.folder / f"{_LIST}.partial"
-        create(str(partial))
-        partial.write_text("\n".join(names[: self.keep]) + "\n", encoding="utf-8")
-        flush(partial)
-        partial.replace(self.folder / _LIST)
-        flush(self.folder)
+        place.write_text(str(self.folder / _LIST), "\n".join(names[: self.keep]) + "\n")
         for name in names[self.keep :]:
-            (self.folder / name).unlink(missing_ok=True)
+            place.unlink(str(self.folder / name))
         for path in self.folder.glob("checkpoint_*.h5.partial"):
-            path.unlink(missing_ok=True)
+            place.unlink(str(path))
+
+
+@contextlib.contextmanager
+def _abandoned_on_error(plan: WritePlan) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        plan.abandon()
+        raise
 
 
 def _step_of(name: str) -> int:

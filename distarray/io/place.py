@@ -165,9 +165,6 @@ def discard(path: str) -> None:
             unlink(path)
 
 
-flush = sync
-
-
 def _bytes_of(octets: Any) -> memoryview:
     view = memoryview(octets)
     return view.cast("B") if view.nbytes else memoryview(b"")

@@ -9,7 +9,7 @@ first part alone, and of the changes of names any set.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -149,12 +149,3 @@ def build(state: dict[str, bytes | None], top: str, folder: Path) -> None:
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
-
-
-def cuts(calls: Sequence[Call], top: str) -> Iterator[tuple[int, Disk]]:
-    """The disk after each number of calls, from none to all."""
-    disk = Disk(top)
-    yield 0, disk
-    for number, call in enumerate(calls, 1):
-        disk.do(call)
-        yield number, disk

@@ -7,6 +7,11 @@ NumPy file outside of the folder. Each line of the file RESULT.log is one thing 
     found STEP      (or none)      the checkpoint it goes on from
     saved STEP                     `save` has returned and said that it wrote
     step STEP                      every step
+    closed                         the checkpointer
+
+Options: ranks and cells of the grid; steps; every, background, method of the checkpointer; and how
+long to sleep: `pause` after each step, a minute on root after step `stuck`, `late` before the
+checkpointer is closed and `after` that.
 """
 
 from __future__ import annotations
@@ -48,6 +53,7 @@ def main(folder: str, result: str, *options: str) -> None:
     ranks = tuple(map(int, chosen.get("ranks", "0,0").split(",")))
     cells = tuple(map(int, chosen.get("cells", "24,18").split(",")))
     steps, pause = int(chosen.get("steps", STEPS)), float(chosen.get("pause", 0))
+    stuck, late, after = (float(chosen.get(name, 0)) for name in ("stuck", "late", "after"))
     grid = da.Grid(cells, periodic=(True, False), ranks=ranks)
     log = 0
     if grid.is_root:
@@ -56,6 +62,7 @@ def main(folder: str, result: str, *options: str) -> None:
         folder,
         every=int(chosen.get("every", 4)),
         background=chosen.get("background") == "yes",
+        method=chosen.get("method"),
     )
     found = checkpoints.latest(grid)
     state = found.arrays if found else start(grid)
@@ -70,8 +77,11 @@ def main(folder: str, result: str, *options: str) -> None:
         if checkpoints.save({"u": u, "v": v}, step=step, time=0.1 * step):
             note(log, f"saved {step}")
         note(log, f"step {step}")
-        time.sleep(pause)
+        time.sleep(60.0 if grid.is_root and step == stuck else pause)
+    time.sleep(late)
     checkpoints.close()
+    note(log, "closed")
+    time.sleep(after)
     final = [u.gather(), v.gather()]
     if grid.is_root:
         np.savez(f"{result}.partial.npz", *final)

@@ -1,0 +1,138 @@
+"""A checkpoint that is written behind the run: the state is copied, a thread writes the copy.
+
+The thread of each rank makes no MPI call. What ranks do together is done on the main thread, by
+`advance`, in the calls of a checkpointer that find the threads of all ranks ready:
+
+    copy                  the run is held for this alone
+    thread  write         this rank's values to their places in the file
+    together  seal        checksums and digest
+    thread  check         this rank's share read back; the file flushed to the disk
+    together  publish     the new name
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.backends.base import BoxCopy
+from distarray.io.agreement import agreed
+from distarray.io.write import WritePlan
+
+Values = np.ndarray[Any, Any]
+
+
+class Copies:
+    """Host memory for what this rank owns of arrays, kept from one checkpoint to the next."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Any, Values]] = []
+
+    def take(self, arrays: Iterable[DistArray]) -> list[Values]:
+        """Copies of the owned values; those of the last call are overwritten. Local."""
+        kept, self._kept = self._kept, []
+        for k, array in enumerate(arrays):
+            backend = array.block.backend
+            memory = kept[k][1] if k < len(kept) and kept[k][0] is backend else None
+            if memory is None or memory.size != array.local.nbytes:
+                memory = _memory(array)
+            self._kept.append((backend, memory))
+            _copy(array, memory.view(array.dtype).reshape(array.local_shape))
+        return [
+            memory.view(array.dtype).reshape(array.local_shape)
+            for array, (_, memory) in zip(arrays, self._kept, strict=True)
+        ]
+
+
+def _memory(array: DistArray) -> Values:
+    """Bytes for the owned values: pinned ones for an array on a device, which fills them fast."""
+    backend, nbytes = array.block.backend, array.local.nbytes
+    return np.empty(nbytes, np.uint8) if backend.host else backend.pinned(nbytes)
+
+
+def _copy(array: DistArray, target: Values) -> None:
+    backend, local = array.block.backend, array.local
+    if backend.host:
+        target[...] = local
+    elif local.nbytes:
+        packed = backend.empty(local.shape, local.dtype)
+        backend.prepare_copies([BoxCopy(local, packed)])()
+        octets = target.reshape(-1).view(np.uint8)
+        backend.begin_to_host(packed, octets, backend.compute)
+        arrived = backend.event()
+        backend.compute.record(arrived)
+        arrived.synchronize()
+        backend.host_access(octets, write=False, what="a checkpoint")
+
+
+class _Task:
+    """One piece of work of this rank on another thread."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="distarray checkpoint", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # raised where the result is asked for
+            self._error = error
+
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self) -> None:
+        """Return once it is done, or raise what it raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+
+class BackgroundWrite:
+    """A file on its way behind the run.
+
+    Parameters
+    ----------
+    plan : WritePlan
+        The file, laid out, with no values yet.
+    copies : list of ndarray
+        What this rank owns of each array; must not change until the file is in place.
+    """
+
+    def __init__(self, plan: WritePlan, copies: list[Values]) -> None:
+        self.plan = plan
+        self._checking = False
+        self._task = _Task(lambda: plan.write_here(copies))
+
+    def busy(self) -> bool:
+        """Whether this rank's thread is still at work. Local."""
+        return not self._task.done()
+
+    def advance(self) -> bool:
+        """Wait for the threads of all ranks and go on; whether the file is in place. Collective.
+
+        Raises
+        ------
+        FileError
+            On all ranks, if the thread of one has met an error; nothing of the file is left.
+        """
+        plan, subject = self.plan, f"The file '{self.plan.partial}' cannot be written"
+        try:
+            with agreed(plan.communicator, subject):
+                self._task.result()
+            if self._checking:
+                plan.publish()
+                return True
+            plan.seal()
+        except BaseException:
+            plan.abandon()
+            raise
+        self._checking = True
+        self._task = _Task(plan.check)
+        return False
