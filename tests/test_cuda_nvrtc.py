@@ -186,6 +186,12 @@ def all_texts(folder: Path) -> Path:
         return Path(named)
     run_recording(folder, "tests.gpu_kernels")
     run_recording(folder, "pytest", "-q", "--device", "simulated", "--ranks", "2")
+    own = (
+        "tests/test_cuda_host.py",
+        "tests/test_backend_simulated.py",
+        "tests/test_device_array.py",
+    )
+    run_recording(folder, "pytest", "-q", "--device", "cpu", *own)
     return folder
 
 
