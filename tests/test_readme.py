@@ -19,11 +19,11 @@ BLOCK = re.compile(
 BLOCKS = [match.groupdict() for match in BLOCK.finditer(TEXT)]
 PROGRAM, TRACER, TEST_PROGRAM = (block["text"] for block in BLOCKS if block["language"] == "python")
 SHELL = [block for block in BLOCKS if block["language"] == "bash"]
-SCRIPT = next(block["text"] for block in SHELL if "#SBATCH" in block["text"])
+SCRIPTS = [block["text"] for block in SHELL if "#SBATCH" in block["text"]]
 COMMANDS = [
     line
     for block in SHELL
-    if block["ci"] is None and block["text"] != SCRIPT
+    if block["ci"] is None and block["text"] not in SCRIPTS
     for line in block["text"].splitlines()
 ]
 
@@ -34,6 +34,10 @@ CHEAP = {
     "python -m distarray bench": "python -m distarray bench --cells 12 --repeat 1 || [ $? = 1 ]",
     "python -m pytest -m slow": "python -m pytest -m slow --collect-only -q",
     "bash .ci/run": "bash -n .ci/run",
+    # Gigabytes, and of use only beside a GPU.
+    "pip install '.[mpi,cuda13]'": "grep -q '^cuda12 = ' pyproject.toml && "
+    "grep -q '^cuda13 = ' pyproject.toml && grep -q '^mpi = ' pyproject.toml",
+    "bash tests/gpu/one_gpu.sh": "bash -n tests/gpu/one_gpu.sh",
 }
 
 
@@ -84,7 +88,7 @@ def link_python(folder: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_runs(command: str, folder: Path) -> None:
     link_python(folder)
-    at_root = "tests" in command or ".ci" in command or "-m slow" in command
+    at_root = any(part in command for part in ("tests", ".ci", "-m slow", "pip install"))
     shell(CHEAP.get(command, command), folder, ROOT if at_root else folder)
 
 
@@ -104,22 +108,24 @@ def test_the_program_is_as_short_as_it_says() -> None:
     assert len(PROGRAM.splitlines()) <= 20
 
 
-def test_slurm_script_starts_its_ranks(folder: Path) -> None:
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_slurm_scripts_start_their_ranks(script: str, folder: Path) -> None:
     link_python(folder)
     (folder / "distarray" / "bin").mkdir(parents=True)
     (folder / "distarray" / "bin" / "activate").write_text("")
     srun = folder / "srun"
-    srun.write_text(f'#!/bin/sh\nexec "{mpirun()}" -n 2 "$@"\n')
+    without_options = 'while [ "${1#--}" != "$1" ]; do shift; done'
+    srun.write_text(f'#!/bin/sh\n{without_options}\nexec "{mpirun()}" -n 2 "$@"\n')
     srun.chmod(0o755)
     before = "module() { echo loading $2; }; export SLURM_CPUS_PER_TASK=1\n"
-    output = shell(before + SCRIPT, folder, folder)
+    output = shell(before + script, folder, folder)
     assert "loading openmpi" in output
     assert output.count("peak") == 1
 
 
 def test_lines_for_ci_are_marked_and_there_is_one_of_each() -> None:
     marked = [block["ci"] for block in BLOCKS if block["ci"]]
-    assert marked == ["main job", "tests", "developer install", "checks"]
+    assert marked == ["main job", "tests", "simulated device", "developer install", "checks"]
     asked = re.findall(
         r'^ *run_readme_line "(.+)"$', (ROOT / ".ci" / "run").read_text(), re.MULTILINE
     )
