@@ -359,6 +359,33 @@ def test_swap_computes_all_values_before_any_write():
     np.testing.assert_array_equal(b[i, i], case.views[0].memory[i, i])
 
 
+@pytest.mark.parametrize("mask", range(8))
+def test_swap_under_a_mask(mask):
+    def kernel(a, b, c):
+        old = a[0, 0]
+        a[0, 0] = b[0, 0]
+        b[0, 0] = old
+        c[0, 0] = old - c[0, 0]
+
+    case = Case(kernel, [parameter(n) for n in "abc"], (5, 40), special=False)
+    case.agree((case.box, mask))
+
+
+def test_one_array_under_two_names_and_a_mask():
+    def kernel(a, b, new, other):
+        b[0, 0] = a[0, 0] + 1.0
+        new[0, 0] = a[0, 0] * 2.0
+        other[0, 0] = 0.0
+
+    case = Case(kernel, [parameter(n) for n in ("a", "b", "new", "other")], (5, 40), special=False)
+    before = case.views[0].memory.copy()
+    launch = case.bound(case.way, [case.views[0], case.views[0], *case.views[2:]])
+    launch.run(case.box, 0b011)
+    i = slice(HALO, -HALO)
+    np.testing.assert_array_equal(case.views[0].memory[i, i], before[i, i] + 1.0)
+    np.testing.assert_array_equal(case.views[2].memory[i, i], before[i, i] * 2.0)
+
+
 def test_complex_value_in_place_uses_its_old_parts():
     def kernel(z):
         z[0, 0] = z[0, 0] * 1j

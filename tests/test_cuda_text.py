@@ -173,6 +173,16 @@ def test_words_of_cpp_are_no_names():
     case.agree()
 
 
+def test_signed_integers_are_added_where_overflow_is_defined():
+    def kernel(a, new):
+        new[0] = -(a[0] + a[1]) * a[0] - a[1]
+
+    for dtype, helpers in (("i4", 4), ("i8", 4), ("u4", 0), ("i2", 0), ("f8", 0)):
+        arrays = [parameter("a", dtype, ndim=1), parameter("new", dtype, ndim=1)]
+        body = body_of(cuda.generate(traced(kernel, arrays, ndim=1)))
+        assert len(re.findall(r"wrapped_\w+\(", body)) == helpers
+
+
 def test_nothing_needs_threads_to_meet():
     def kernel(u):
         return language.reduce.sum(u[0]), language.reduce.sum(u[0], reproducible=True)
