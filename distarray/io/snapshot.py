@@ -232,7 +232,7 @@ def element_types(path: str, chosen: Sequence[ArrayRecord], dtype: Any) -> tuple
     common = None if dtype is None or isinstance(dtype, Mapping) else _dtype(dtype)
     if common is not None and common.kind != "f":
         raise FileError(
-            f"load takes one real element type for all arrays, received dtype={shown(dtype)}; "
+            f"load takes one real element type for all arrays, received dtype={common}; "
             "give a dict of names and element types for others."
         )
     found = []
