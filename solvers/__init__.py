@@ -2,6 +2,8 @@
 
 - `base`           time, steps, the run loop and files that all solvers share
 - `progress`       the line that says how far a run is
+- `state`          the configuration of a solver as plain values, and what differs in it
+- `series`         what a run writes while it goes on
 - `incompressible` Navier-Stokes of constant density: staggered grid, projection method
 - `__main__`       `python -m solvers list` and `python -m solvers CASE`
 """

@@ -20,6 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the case named on the command line, or list all; the exit code. Collective.
 
     What is refused is said in one line on standard error, by rank 0, and the code is 2.
+
+    Raises
+    ------
+    SystemExit
+        With code 2 when the command line is wrong; with code 75 after SIGTERM or SIGUSR1, when
+        checkpoints are written: one was, and the same command with --restart goes on from there.
     """
     chosen = _parser().parse_args(arguments)
     if chosen.case == "list":
@@ -63,7 +69,14 @@ def _add_case(parser: argparse.ArgumentParser, case: Case) -> None:
         "--every", type=int, default=0, metavar="STEPS", help="steps between files (default: none)"
     )
     parser.add_argument("--advection", choices=("central", "upwind"), default="central")
-    parser.add_argument("--restart", type=Path, metavar="FILE", help="continue from a file")
+    parser.add_argument(
+        "--checkpoint", type=int, default=0, metavar="STEPS",
+        help="steps between checkpoints, the last two of which are kept (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--restart", type=Path, nargs="?", const=True, default=False, metavar="FILE",
+        help="continue from a file, or from the newest checkpoint if there is one",
+    )  # fmt: skip
     parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda", "simulated"), default="auto",
         help="where fields live and kernels run (default: a GPU if there is one)",
@@ -79,6 +92,7 @@ def _options(case: Case, chosen: argparse.Namespace) -> Options:
         until=chosen.until,
         every=chosen.every,
         advection=chosen.advection,
+        checkpoint=chosen.checkpoint,
         restart=chosen.restart,
         device=chosen.device,
     )

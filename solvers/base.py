@@ -10,35 +10,13 @@ from __future__ import annotations
 import abc
 import math
 import os
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import distarray as da
 from solvers.progress import Progress
-
-
-def make_folder(path: str | os.PathLike[str], grid: da.Grid) -> None:
-    """Make a folder unless it is there, and see that it takes files. Collective.
-
-    Raises
-    ------
-    FileError
-        On all ranks, if it cannot be made or takes no files.
-    """
-    error = None
-    if grid.is_root:
-        try:
-            Path(path).mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=path):
-                pass
-        except OSError as problem:
-            error = da.FileError(
-                f"The folder '{path}' has to take files, received: {problem.strerror}; "
-                f"give another folder."
-            )
-    grid.communicator.agree(error)
+from solvers.series import Series
+from solvers.state import configuration, difference
 
 
 class Solver(abc.ABC):
@@ -46,6 +24,8 @@ class Solver(abc.ABC):
 
     Attributes
     ----------
+    config : frozen dataclass
+        What was solved: all that files are compared with when they are restored, but for `ranks`.
     grid : Grid
     fields : dict of str to DistArray
         The state, the same arrays for the life of the solver.
@@ -56,6 +36,7 @@ class Solver(abc.ABC):
         measurement.
     """
 
+    config: Any
     grid: da.Grid
     fields: dict[str, da.DistArray]
 
@@ -79,6 +60,12 @@ class Solver(abc.ABC):
     def _limit(self, speeds: Sequence[float]) -> float:
         """The time step for these largest speeds, one per axis."""
 
+    def scalars(self) -> dict[str, float]:
+        """What a row of scalars.csv says besides step, time, dt and residual. Collective; the same
+        bits on any ranks.
+        """
+        return {}
+
     def run(
         self,
         until: float | None = None,
@@ -89,6 +76,7 @@ class Solver(abc.ABC):
         max_steps: int | None = None,
         progress: bool = False,
         callback: Callable[[], Any] | None = None,
+        checkpoints: da.Checkpointer | None = None,
     ) -> None:
         """Advance until a time is reached or the flow is steady. Collective.
 
@@ -97,7 +85,9 @@ class Solver(abc.ABC):
         until : float, optional
             Time to reach, to the bit.
         output : path, optional
-            Folder for one file `step-NNNNNNN.h5` every `every` steps.
+            Folder for one file `step-NNNNNNN.h5` every `every` steps, lists of them that ParaView
+            plays (`steps.vtkhdf.series`, `steps.xdmf`), and a table `scalars.csv`. Files, lists and
+            table of a run that was restored and goes on are those of one that was never stopped.
         every : int
             Steps between files and between calls of `callback`; 0 for none.
         steady : float, optional
@@ -108,20 +98,25 @@ class Solver(abc.ABC):
             Show step, time, dt, residual, cells/s and the remaining time on standard error.
         callback : function, optional
             Called every `every` steps, on all ranks.
+        checkpoints : Checkpointer, optional
+            Takes the state after every step, to write it when that is due or a signal was received;
+            see `resume`. It stays open.
 
         Raises
         ------
         SolverError
             Nothing says when to stop, or the state is no longer finite.
         FileError
-            The folder cannot be made or takes no files.
+            The folder cannot be made or takes no files, or its table is of another run; or a
+            checkpoint cannot be written.
+        SystemExit
+            With code 75, after a signal for which `checkpoints` wrote one.
         """
         if until is None and steady is None and max_steps is None:
             raise da.SolverError(
                 "A run needs an end, received none; give until=, steady= or max_steps=."
             )
-        if output is not None and every:
-            make_folder(output, self.grid)
+        series = self._series(output) if output is not None and every else None
         last = None if max_steps is None else self.step_count + max_steps
         with Progress(
             self, until=until, steady=steady, enabled=progress and self.grid.is_root
@@ -132,26 +127,80 @@ class Solver(abc.ABC):
                 self.time = time
                 line.show(dt)
                 if every and self.step_count % every == 0:
-                    self._emit(output, callback)
+                    self._emit(series, dt, callback)
+                if checkpoints is not None:
+                    self._offer(checkpoints)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fields, and all else that a restart needs for the same bits, to one HDF5 file.
-        Collective.
+        """Write the fields, the configuration and all else that a restart needs for the same bits,
+        to one HDF5 file. Collective.
+
+        Random numbers are functions of a seed, which is part of the configuration, and of the step.
         """
-        attrs: dict[str, Any] = {"residual": self.residual, "time_step": self._time_step or 0.0}
-        if self._underway is not None:
-            dt, changes, speeds = self._underway
-            attrs["underway"] = [dt, *map(float, changes), *map(float, speeds)]
+        attrs = self._attributes()
         da.save(path, self.fields, step=self.step_count, time=self.time, attrs=attrs)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Continue from a file that `save` wrote on any number of ranks. Collective."""
-        snapshot = da.load(path, self.grid)
+        """Continue from a file that `save` wrote on any number of ranks. Collective.
+
+        Raises
+        ------
+        FileError
+            The file cannot be read, does not fit the grid, or is of another configuration. The same
+            on all ranks; the state is as it was.
+        """
+        self._continue(da.load(path, self.grid), f"The file '{os.fspath(path)}'")
+
+    def resume(self, checkpoints: da.Checkpointer) -> bool:
+        """Continue from the newest checkpoint, and say whether there is one. Collective.
+
+        Raises
+        ------
+        FileError
+            As `restore`; or there are checkpoints and none can be read.
+        """
+        snapshot = checkpoints.latest(self.grid)
+        if snapshot is not None:
+            folder = checkpoints.folder
+            self._continue(snapshot, f"The checkpoint of step {snapshot.step} in '{folder}'")
+        return snapshot is not None
+
+    def _attributes(self) -> dict[str, Any]:
+        """What a file says besides the fields, step and time. Waits for pending values."""
+        attrs: dict[str, Any] = {
+            "solver": type(self).__name__,
+            "config": configuration(self.config),
+            "residual": self.residual,
+            "time_step": self._time_step or 0.0,
+        }
+        if self._underway is not None:
+            dt, changes, speeds = self._underway
+            attrs["underway"] = [dt, *map(float, changes), *map(float, speeds)]
+        return attrs
+
+    def _continue(self, snapshot: da.Snapshot, source: str) -> None:
+        attrs = snapshot.attrs
+        if not {"residual", "time_step"} <= attrs.keys() or snapshot.time is None:
+            raise da.FileError(
+                f"{source} was not written by a solver's save, and lacks what a restart needs; "
+                "take its arrays by load to start from them."
+            )
+        solver = type(self).__name__
+        if attrs.get("solver", solver) != solver:
+            raise da.FileError(
+                f"{source} is of the solver {attrs['solver']}, this is {solver}; restore it there."
+            )
+        if problem := difference(attrs.get("config", {}), configuration(self.config)):
+            raise da.FileError(
+                f"{source} is of another configuration: {problem}; give the same, or take the "
+                "arrays by load to start another run from them."
+            )
+        saved = {name: snapshot.arrays[name] for name in self.fields}
         for name, values in self.fields.items():
-            values[...] = snapshot.arrays[name]
+            values[...] = saved[name]
         self.step_count = int(snapshot.step or 0)
-        self.time = float(snapshot.time or 0.0)
-        self._restore_attributes(snapshot.attrs)
+        self.time = float(snapshot.time)
+        self._restore_attributes(attrs)
 
     def _restore_attributes(self, attrs: Mapping[str, Any]) -> None:
         self.residual = float(attrs["residual"])
@@ -201,10 +250,43 @@ class Solver(abc.ABC):
             or (last is not None and self.step_count >= last)
         )
 
-    def _emit(
-        self, output: str | os.PathLike[str] | None, callback: Callable[[], Any] | None
-    ) -> None:
-        if output is not None:
-            self.save(Path(output) / f"step-{self.step_count:07d}.h5")
+    def _series(self, output: str | os.PathLike[str]) -> Series:
+        columns = ["dt", "residual", *self.scalars()]
+        return Series(output, self.grid, self.fields, columns, self.step_count)
+
+    def _emit(self, series: Series | None, dt: float, callback: Callable[[], Any] | None) -> None:
+        if series is not None:
+            self.save(series.path(self.step_count))
+            values = [dt, self.residual, *self.scalars().values()]
+            series.add(self.step_count, self.time, values)
         if callback is not None:
             callback()
+
+    def _offer(self, checkpoints: da.Checkpointer) -> None:
+        """Have a checkpoint written if it is due."""
+        attrs = _Late(self._attributes)
+        checkpoints.save(self.fields, step=self.step_count, time=self.time, attrs=attrs)
+
+
+class _Late(Mapping[str, Any]):
+    """A dict that is made when somebody looks into it: most steps need none, and what is in it may
+    have to be waited for.
+    """
+
+    def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
+        self._make = make
+        self._made: dict[str, Any] | None = None
+
+    def _dict(self) -> dict[str, Any]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __getitem__(self, key: str) -> Any:
+        return self._dict()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dict())
+
+    def __len__(self) -> int:
+        return len(self._dict())

@@ -10,7 +10,11 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Options:
-    """What a case is run with; None leaves a choice to the case."""
+    """What a case is run with; None leaves a choice to the case.
+
+    `checkpoint` is the number of steps between checkpoints in the folder `checkpoints` of the
+    output, 0 for none. `restart` names a file to go on from; True stands for the newest checkpoint.
+    """
 
     cells: tuple[int, ...]
     output: Path
@@ -18,7 +22,8 @@ class Options:
     until: float | None = None
     every: int = 0
     advection: Literal["central", "upwind"] = "central"
-    restart: Path | None = None
+    checkpoint: int = 0
+    restart: Path | bool = False
     device: str = "auto"
 
 

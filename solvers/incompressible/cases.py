@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 
 import numpy as np
 
 import distarray as da
-from solvers.base import make_folder
 from solvers.case import Case, Options
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.plot import streamlines
 from solvers.incompressible.reference import compare_centre_lines, why_not_compared
 from solvers.incompressible.solver import IncompressibleSolver
+from solvers.series import make_folder
 
 #: A flow is steady once max |du/dt| is below this share of (lid speed)^2 / side.
 STEADY = 1e-5
@@ -47,11 +48,17 @@ def taylor_green(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfi
 
 def run_cavity(options: Options) -> None:
     """March from rest until steady, then save, draw and compare. Collective."""
-    flow = _flow(cavity(options.cells, options.reynolds), options, options.until)
-    steady = STEADY if options.until is None else None
-    flow.run(
-        options.until, steady=steady, output=options.output, every=options.every, progress=True
-    )
+    with _checkpoints(options) as checkpoints:
+        flow = _flow(cavity(options.cells, options.reynolds), options, options.until)
+        steady = STEADY if options.until is None else None
+        flow.run(
+            options.until,
+            steady=steady,
+            output=options.output,
+            every=options.every,
+            progress=True,
+            checkpoints=checkpoints,
+        )
     _finish(flow, options.output / "cavity")
     _compare(flow)
 
@@ -59,21 +66,24 @@ def run_cavity(options: Options) -> None:
 def run_taylor_green(options: Options) -> None:
     """Let the vortices decay, print their energy, save and draw. Collective."""
     until = 1.0 if options.until is None else options.until
-    flow = _flow(taylor_green(options.cells, options.reynolds), options, until)
-    start = kinetic_energy(flow)
-    flow.run(until, output=options.output, every=options.every, progress=True)
-    end = kinetic_energy(flow)
-    da.log(f"Kinetic energy per volume {start:.9f} at the start, {end:.9f} at time {flow.time:g}")
-    if flow.config.ndim == 2:
-        da.log(f"Exact at the end {start * np.exp(-4.0 * flow.config.viscosity * flow.time):.9f}")
-    _finish(flow, options.output / "taylor-green")
-
-
-def kinetic_energy(flow: IncompressibleSolver) -> float:
-    """Mean of |u|^2 / 2 over a periodic box. Collective; the same bits on any ranks."""
-    return 0.5 * sum(
-        float((u * u).mean(reproducible=True)) for u in flow.fields.values() if u.location
+    with _checkpoints(options) as checkpoints:
+        flow = _flow(taylor_green(options.cells, options.reynolds), options, until)
+        start, began = flow.kinetic_energy(), flow.time
+        flow.run(
+            until,
+            output=options.output,
+            every=options.every,
+            progress=True,
+            checkpoints=checkpoints,
+        )
+    end = flow.kinetic_energy()
+    da.log(
+        f"Kinetic energy per volume {start:.9f} at time {began:g}, {end:.9f} at time {flow.time:g}"
     )
+    if flow.config.ndim == 2:
+        decay = np.exp(-4.0 * flow.config.viscosity * (flow.time - began))
+        da.log(f"Exact at the end {start * decay:.9f}")
+    _finish(flow, options.output / "taylor-green")
 
 
 def _viscosity(reynolds: float) -> float:
@@ -90,15 +100,34 @@ def _flow(
     """The flow at its start, and a folder for its files, or an error before anything is run."""
     config = dataclasses.replace(config, advection=options.advection)
     flow = IncompressibleSolver(config, device=options.device)
-    if options.restart is not None:
+    if options.restart is True:
+        with da.Checkpointer(_folder(options), every=1) as checkpoints:
+            if flow.resume(checkpoints):
+                da.log(f"Restart from step {flow.step_count}, time {flow.time:g}")
+            else:
+                da.log(f"No checkpoint in '{_folder(options)}'; start from the beginning")
+    elif options.restart:
         flow.restore(options.restart)
-        if until is not None and flow.time > until:
-            raise da.SolverError(
-                f"A run ends no earlier than it begins, received the end {until} for the file "
-                f"'{options.restart}' of time {flow.time}; give a later --until."
-            )
+    if until is not None and flow.time > until:
+        raise da.SolverError(
+            f"A run ends no earlier than it begins, received the end {until} for a restart at "
+            f"time {flow.time}; give a later --until."
+        )
     make_folder(options.output, flow.grid)
     return flow
+
+
+def _folder(options: Options) -> Path:
+    return options.output / "checkpoints"
+
+
+def _checkpoints(
+    options: Options,
+) -> contextlib.AbstractContextManager[da.Checkpointer | None]:
+    """What writes the checkpoints that were asked for, or None."""
+    if not options.checkpoint:
+        return contextlib.nullcontext()
+    return da.Checkpointer(_folder(options), every=options.checkpoint)
 
 
 def _compare(flow: IncompressibleSolver) -> None:
