@@ -325,7 +325,8 @@ class Checkpointer:
     def _tidy(self, newest: str) -> None:
         """List a new checkpoint first; remove unfinished files and those not kept. Root only."""
         names = [newest, *(name for name in self._names() if name != newest)]
-        place.write_text(str(self.folder / _LIST), "\n".join(names[: self.keep]) + "\n")
+        # With those that are removed next: one that stays after a crash is then known to be old.
+        place.write_text(str(self.folder / _LIST), "\n".join(names) + "\n")
         for name in names[self.keep :]:
             place.unlink(str(self.folder / name))
         for path in self.folder.glob("checkpoint_*.h5.partial"):

@@ -115,10 +115,14 @@ def write_text(path: str, text: str) -> None:
     """Replace a small file by one with this text, whole or not at all, also after a crash."""
     partial = path + PARTIAL
     create(partial)
-    with opened(partial, write=True) as descriptor:
-        write_at(descriptor, 0, text.encode())
-        sync(descriptor)
-    rename(partial, path)
+    try:
+        with opened(partial, write=True) as descriptor:
+            write_at(descriptor, 0, text.encode())
+            sync(descriptor)
+        rename(partial, path)
+    except BaseException:
+        discard(partial)
+        raise
     sync_folder(os.path.dirname(path))
 
 

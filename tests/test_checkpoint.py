@@ -1,0 +1,112 @@
+"""Checkpoints in one process: what is found after runs that ended badly, and what is said of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import distarray as da
+from distarray.io import place
+
+
+@pytest.fixture
+def grid() -> da.Grid:
+    return da.Grid((6, 5))
+
+
+def latest(folder: Path, grid: da.Grid) -> int | None:
+    found = da.Checkpointer(folder, every=1).latest(grid)
+    return None if found is None else found.step
+
+
+def test_an_old_file_that_could_not_be_removed_stays_old(
+    tmp_path: Path, grid: da.Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that went back from step 9 to 1, and ended before it removed what it replaced."""
+    checkpoints = da.Checkpointer(tmp_path, every=1)
+    checkpoints.save({"u": grid.ones()}, step=9)
+    checkpoints.save({"u": grid.ones()}, step=1)
+
+    def fail(_: str) -> None:
+        raise OSError(5, os.strerror(5))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, "unlink", fail)
+        with pytest.raises(da.FileError, match="Input/output error"):
+            checkpoints.save({"u": grid.ones()}, step=2)
+    assert (tmp_path / "checkpoint_0000000009.h5").exists()
+    assert latest(tmp_path, grid) == 2
+    checkpoints.save({"u": grid.ones()}, step=3)
+    assert sorted(path.name for path in tmp_path.glob("*.h5")) == [
+        "checkpoint_0000000002.h5",
+        "checkpoint_0000000003.h5",
+    ]
+
+
+def test_each_that_is_skipped_is_named_with_the_reason(
+    tmp_path: Path, grid: da.Grid, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints = da.Checkpointer(tmp_path, every=1, keep=3)
+    for step in (1, 2, 3):
+        checkpoints.save({"u": grid.ones()}, step=step)
+    paths = [tmp_path / f"checkpoint_{step:010d}.h5" for step in (1, 2, 3)]
+    octets = bytearray(paths[1].read_bytes())
+    where = octets.index(np.float64(1.0).tobytes() * 30)
+    octets[where + 8] ^= 1
+    paths[1].write_bytes(octets)
+    os.truncate(paths[2], 1000)
+    assert latest(tmp_path, grid) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith(f"Skipped a checkpoint: The file '{paths[2]}' is cut short")
+    assert lines[1].startswith(f"Skipped a checkpoint: The file '{paths[1]}' is damaged")
+    assert "tile (0, 0) of the array 'u'" in lines[1]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\x00 nothing\n", b"checkpoint_0000000001.h5\n" * 3])
+def test_a_list_that_is_damaged(tmp_path: Path, grid: da.Grid, content: bytes) -> None:
+    """The files themselves say what is newest."""
+    checkpoints = da.Checkpointer(tmp_path, every=1)
+    for step in (1, 2):
+        checkpoints.save({"u": grid.ones()}, step=step)
+    (tmp_path / "latest").write_bytes(content)
+    assert latest(tmp_path, grid) == 2
+
+
+def test_an_unfinished_file_is_not_a_checkpoint(tmp_path: Path, grid: da.Grid) -> None:
+    da.save(tmp_path / "checkpoint_0000000007.h5", {"u": grid.ones()}, step=7)
+    whole = tmp_path / "checkpoint_0000000007.h5"
+    whole.rename(tmp_path / "checkpoint_0000000007.h5.partial")
+    assert latest(tmp_path, grid) is None
+
+
+def test_the_folder_is_made_with_those_above_it(tmp_path: Path, grid: da.Grid) -> None:
+    folder = tmp_path / "a" / "b" / "c"
+    with da.Checkpointer(folder, every=1) as checkpoints:
+        checkpoints.save({"u": grid.ones()}, step=1)
+    assert latest(folder, grid) == 1
+
+
+def test_a_relative_folder(tmp_path: Path, grid: da.Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("run", "."):
+        with da.Checkpointer(folder, every=1, background=True) as checkpoints:
+            checkpoints.save({"u": grid.ones()}, step=1)
+        assert latest(Path(folder), grid) == 1
+
+
+def test_a_device_array_is_copied_before_it_changes(tmp_path: Path) -> None:
+    """What is written behind the run is the state at the call, on every device."""
+    grid = da.Grid((16, 12))
+    u = grid.from_function(lambda x, y: x + 10 * y, components=(2,))
+    expected: Any = u.gather()
+    with da.Checkpointer(tmp_path, every=1, background=True) as checkpoints:
+        checkpoints.save({"u": u}, step=1)
+        u *= 0.0
+    found = da.Checkpointer(tmp_path, every=1).latest(grid)
+    assert found is not None
+    np.testing.assert_array_equal(found.arrays["u"].gather(), expected)
