@@ -28,15 +28,13 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any
+from typing import Any
 
 from tests import devices
 from tests.harness import FOLDER_VARIABLE, ROOT, STACKS_SIGNAL
 
 GRACE_SECONDS = 5.0  # for the other ranks to arrive once a rank has failed
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-
-_kept: list[IO[str]] = []  # files that stay open, and locked, as long as the process lives
 
 
 def watch() -> None:
