@@ -44,13 +44,12 @@ def watch() -> None:
         faulthandler.enable()
         return
     rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
-    file = (Path(folder) / f"pid.{os.getpid()}").open("w")
+    # It stays open, and locked, as long as the process lives.
+    file = os.open(Path(folder) / f"pid.{os.getpid()}", os.O_WRONLY | os.O_CREAT, 0o600)
     fcntl.flock(file, fcntl.LOCK_EX)
-    file.write(f"rank {rank}\n")
-    file.flush()
+    os.write(file, f"rank {rank}\n".encode())
     faulthandler.enable(file)
     faulthandler.register(STACKS_SIGNAL, file, all_threads=True)
-    _kept.append(file)
 
 
 def load(path: str) -> ModuleType:
