@@ -287,13 +287,14 @@ def test_exact_sums_of_all_magnitudes(name, blocks):
     )
 
 
-def test_exact_sums_of_a_fast_kernel():
+@pytest.mark.parametrize("name", ["alike", "all", "cancelling"])
+def test_exact_sums_of_a_fast_kernel(name):
     def kernel(u, new):
         new[0] = u[0] * 2.0
         return language.reduce.sum(u[0], reproducible=True)
 
     case = Case(kernel, [parameter("u", ndim=1), parameter("new", ndim=1)], (9000,), fast=True)
-    values = MAGNITUDES["alike"](np.random.default_rng(3), 9000)
+    values = MAGNITUDES[name](np.random.default_rng(3), 9000)
     case.views[0].memory[HALO:-HALO] = values
     launch = case.bound("cuda", case.views)
     launch.run(case.box)
