@@ -18,5 +18,7 @@ partials     fused reductions of the reference executor
 evaluate     the reference executor, NumPy
 printing     one node as C text
 codegen      whole kernels as C text, with the modules that it names
+cuda         whole kernels as CUDA text
+memory       what compiled kernels are handed of one rank's memory
 compile      text becomes a launch
 """
