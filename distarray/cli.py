@@ -21,6 +21,7 @@ COMMANDS = {
         "say what this machine offers and whether the package works on it",
     ),
     "bench": ("distarray.bench", "measure the package beside a hand-written loop"),
+    "view": ("distarray.view", "say what is in a file, verify it, draw a part of it"),
 }
 
 

@@ -34,7 +34,9 @@ LAYERS = {
     "grid": ("grid", "profile", "creation", "points"),
     "uses": ("random", "linalg", "kernels", "graphs", "iterate", "io", "logging"),
     "package": ("__init__",),
-    "programs": ("cli", "bench", "doctor", "selftest", "testing", "__main__"),
+    "programs": (
+        "cli", "bench", "doctor", "view", "panels", "pictures", "selftest", "testing", "__main__",
+    ),
 }  # fmt: skip
 LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) for name in names}
 
@@ -43,7 +45,7 @@ HOMES = {
     "mpi4py": ("distarray/comm/mpi.py",),
     "h5py": ("distarray/io/hdf5.py",),
     "cupy": ("distarray/backends/cuda.py",),
-    "matplotlib": ("solvers/incompressible/plot.py",),
+    "matplotlib": ("distarray/pictures.py", "solvers/incompressible/plot.py"),
     "numpy": ("distarray/", "solvers/", "examples/"),
 }
 
