@@ -301,4 +301,7 @@ def test_folder_that_is_a_file(tmp_path: Path, grid: da.Grid) -> None:
     checkpoints = da.Checkpointer(tmp_path / "a", every=1)
     with pytest.raises(da.FileError) as caught:
         write(checkpoints, grid, [1])
-    assert str(caught.value) == f"The folder '{tmp_path / 'a'}' cannot be made: File exists."
+    assert str(caught.value) == (
+        f"The folder '{tmp_path / 'a'}' cannot be made: File exists; check the path, its folder "
+        "and the free space."
+    )

@@ -32,7 +32,8 @@ def told(subject: str) -> Iterator[None]:
     except DistArrayError:
         raise
     except OSError as error:
-        raise FileError(f"{subject}: {error.strerror or clause(error)}.") from error
+        cure = "; check the path, its folder and the free space." if error.errno else "."
+        raise FileError(f"{subject}: {error.strerror or clause(error)}{cure}") from error
     except Exception as error:  # whatever it is, other ranks wait for this one to say so
         raise FileError(f"{subject}: {type(error).__name__}, {clause(error)}.") from error
 
