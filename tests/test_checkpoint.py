@@ -110,3 +110,30 @@ def test_a_device_array_is_copied_before_it_changes(tmp_path: Path) -> None:
     found = da.Checkpointer(tmp_path, every=1).latest(grid)
     assert found is not None
     np.testing.assert_array_equal(found.arrays["u"].gather(), expected)
+
+
+def test_another_precision_is_read_when_asked_for(tmp_path: Path, grid: da.Grid) -> None:
+    with da.Checkpointer(tmp_path, every=1) as checkpoints:
+        checkpoints.save({"u": grid.full(1 / 3)}, step=1)
+        for dtype in (None, "float32"):
+            found = checkpoints.latest(grid, dtype=dtype)
+            assert found is not None
+            assert found.arrays["u"].dtype == np.dtype(dtype or "float64")
+            assert found.arrays["u"].max() == np.dtype(dtype or "float64").type(1 / 3)
+
+
+def test_a_checkpoint_that_was_never_finished_is_named(
+    tmp_path: Path, grid: da.Grid, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints = da.Checkpointer(tmp_path, every=1, background=True)
+    checkpoints.save({"u": grid.ones()}, step=1)
+    del checkpoints
+    assert capsys.readouterr().err == (
+        f"distarray: the checkpoint '{tmp_path / 'checkpoint_0000000001.h5'}' was not finished, "
+        "since its checkpointer was not closed.\n"
+    )
+    assert latest(tmp_path, grid) is None
+    with da.Checkpointer(tmp_path, every=1, background=True) as checkpoints:
+        checkpoints.save({"u": grid.ones()}, step=1)
+    assert latest(tmp_path, grid) == 1
+    assert capsys.readouterr().err == ""

@@ -12,7 +12,9 @@ The thread of each rank makes no MPI call. What ranks do together is done on the
 
 from __future__ import annotations
 
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -109,6 +111,7 @@ class BackgroundWrite:
         self.plan = plan
         self._checking = False
         self._task = _Task(lambda: plan.write_here(copies))
+        self._dropped = weakref.finalize(self, _say_dropped, plan)
 
     def busy(self) -> bool:
         """Whether this rank's thread is still at work. Local."""
@@ -128,11 +131,22 @@ class BackgroundWrite:
                 self._task.result()
             if self._checking:
                 plan.publish()
+                self._dropped.detach()
                 return True
             plan.seal()
         except BaseException:
+            self._dropped.detach()
             plan.abandon()
             raise
         self._checking = True
         self._task = _Task(plan.check)
         return False
+
+
+def _say_dropped(plan: WritePlan) -> None:
+    """The program, or its checkpointer, went without `close`."""
+    if plan.communicator.rank == 0:
+        sys.stderr.write(
+            f"distarray: the checkpoint '{plan.target}' was not finished, since its checkpointer "
+            "was not closed.\n"
+        )

@@ -229,10 +229,18 @@ class Checkpointer:
             sys.stderr.flush()
         raise SystemExit(preemption.EXIT_CODE)
 
-    def latest(self, grid: Grid) -> Snapshot | None:
-        """The checkpoint written last that can be read; None when there is none. Collective.
+    def latest(self, grid: Grid, *, dtype: Any = None) -> Snapshot | None:
+        """The checkpoint written last that is whole; None when there is none. Collective.
 
-        Root says on stderr which files were skipped and why.
+        All that is read is compared with its checksums. Root says on stderr which files were
+        skipped and why.
+
+        Parameters
+        ----------
+        grid : Grid
+            Of the saved shape, bounds, axes and periodicity, on any number of ranks.
+        dtype : dtype or dict of str to dtype, optional
+            Other element types, as for `load`.
 
         Raises
         ------
@@ -251,7 +259,7 @@ class Checkpointer:
         reasons: list[str] = []
         for name in names:
             try:
-                snapshot = load(self.folder / name, grid)
+                snapshot = load(self.folder / name, grid, dtype=dtype)
             except FileError as error:
                 reasons.append(str(error))
                 continue

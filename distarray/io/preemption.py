@@ -48,6 +48,7 @@ class _Watch:
         self._taken = [n for n in SIGNALS if signal.getsignal(n) == signal.SIG_DFL]
         for number in self._taken:
             signal.signal(number, self._handle)
+            signal.siginterrupt(number, False)  # calls inside MPI and HDF5 go on
         if self._taken:
             self._look_on()
 
