@@ -44,8 +44,9 @@ class Checkpointer:
     program: the ranks tell one another, and in its second call of `save` after the signal each
     writes a checkpoint, whether or not one is due, and leaves by SystemExit with exit code 75, "try
     again later". It is enough that one rank receives the signal. A second signal ends the program
-    at once. Signals for which the program has handlers of its own stay with these. (`mpirun`, when
-    it receives SIGTERM, kills its ranks a second or so later; it passes SIGUSR1 on.)
+    at once. Signals for which the program has handlers of its own stay with these. `srun
+    --signal=USR1@60` sends one to all ranks a minute before the time is over. `mpirun` passes
+    SIGUSR1 on; Open MPI's, when it receives SIGTERM, kills its ranks at once.
 
     Parameters
     ----------

@@ -24,15 +24,17 @@ def steps(result: Path) -> list[int]:
         (3, 1, signal.SIGTERM, "no"),
         (3, 0, signal.SIGUSR1, "yes"),
         (1, 0, signal.SIGTERM, "no"),
+        (2, None, signal.SIGUSR1, "no"),
     ],
 )
-def test_a_signal_on_one_rank(
-    tmp_path: Path, ranks: int, receiver: int, number: signal.Signals, background: str
+def test_a_signal_on_one_rank_or_on_the_launcher(
+    tmp_path: Path, ranks: int, receiver: int | None, number: signal.Signals, background: str
 ) -> None:
     result, folder = tmp_path / "result.npz", tmp_path / "run"
     with jobs.started(ranks, folder, result, *LONG, f"background={background}") as job:
         job.wait_until(lambda: len(steps(result)) >= 3)
-        os.kill(job.ranks()[receiver], number)
+        # Launchers pass SIGUSR1 on.
+        os.kill(job.process.pid if receiver is None else job.ranks()[receiver], number)
         code = job.wait()
         printed = job.output()
     assert code == 75, printed
