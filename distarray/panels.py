@@ -90,9 +90,9 @@ def _component(array: ArrayRecord, choice: Choice) -> tuple[range, ...]:
     if len(chosen) != len(extents) or not all(
         0 <= i < n for i, n in zip(chosen, extents, strict=True)
     ):
-        wanted = " and ".join(f"0 to {n - 1}" for n in extents)
+        wanted = " and ".join(f"one index, of 0 to {n - 1}," for n in extents)
         raise WrongArgument(
-            f"--component takes {len(extents)} of {wanted} for the array '{array.name}', received "
+            f"--component takes {wanted} for the array '{array.name}', received "
             f"{' '.join(map(str, chosen))}."
         )
     return tuple(range(i, i + 1) for i in chosen)
@@ -126,7 +126,10 @@ def _cuts(grid: GridRecord, array: ArrayRecord, slices: Sequence[str]) -> dict[i
 
 
 def _nearest(grid: GridRecord, array: ArrayRecord, axis: int, position: float) -> int:
-    return int(np.argmin(np.abs(positions_of(grid, array, axis) - position)))
+    """The index of the point nearest to a position; of two as near, but for rounding, the first."""
+    away = np.abs(positions_of(grid, array, axis) - position)
+    low, high = grid.bounds[axis]
+    return int(np.argmax(away <= away.min() + 1e-9 * (high - low) / len(away)))
 
 
 def panels_of(path: str, record: FileRecord, choice: Choice) -> list[Panel]:

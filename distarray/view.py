@@ -84,7 +84,8 @@ def _verify(path: str, record: FileRecord) -> int:
     for problem in found.problems:
         print(problem)
     if not found.whole:
-        print(f"damaged: {len(found.problems)} problems, {found.tiles} tiles compared")
+        count = len(found.problems)
+        print(f"damaged: {count} problem{'s'[: count != 1]}, {found.tiles} tiles compared")
         return 1
     print(f"verified: metadata and all {found.tiles} tiles are as they were written")
     return 0
