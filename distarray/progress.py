@@ -1,10 +1,22 @@
-"""One line on standard error that says how far a loop is."""
+"""What is said on standard error: how far a loop is, and what was chosen."""
 
 from __future__ import annotations
 
 import sys
 import time
 from types import TracebackType
+
+
+#: What has been told.
+_told: set[str] = set()
+
+
+def tell_once(text: str) -> None:
+    """Write a line, the first time it is given. Local; call it on one rank."""
+    if text not in _told:
+        _told.add(text)
+        sys.stderr.write(f"distarray: {text}\n")
+        sys.stderr.flush()
 
 
 class Progress:

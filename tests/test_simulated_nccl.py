@@ -216,21 +216,26 @@ def test_a_group_must_come_after_the_pack():
     exchange(rank, [(sent, 0)], [(received, 0)])
 
 
+def captured_exchange(rank, sent, received):
+    """A graph of an exchange with the other of two ranks."""
+    driver = rank.driver
+    driver.begin_capture()
+    event = driver.event()
+    driver.compute.record(event)
+    driver.communication.wait(event)
+    exchange(rank, [(sent, 1 - rank.rank)], [(received, 1 - rank.rank)])
+    driver.communication.record(event)
+    driver.compute.wait(event)
+    return driver.end_capture()
+
+
 def test_a_captured_group_sends_anew_with_each_launch():
     ranks = connected(2)
     graphs, sent, received = [], [], []
-    for r, rank in enumerate(ranks):
-        driver = rank.driver
-        sent.append(Block(driver, 2))
-        received.append(Block(driver, 2))
-        driver.begin_capture()
-        event = driver.event()
-        driver.compute.record(event)
-        driver.communication.wait(event)
-        exchange(rank, [(sent[r], 1 - r)], [(received[r], 1 - r)])
-        driver.communication.record(event)
-        driver.compute.wait(event)
-        graphs.append(driver.end_capture())
+    for rank in ranks:
+        sent.append(Block(rank.driver, 2))
+        received.append(Block(rank.driver, 2))
+        graphs.append(captured_exchange(rank, sent[-1], received[-1]))
     for step in range(3):
         for r, rank in enumerate(ranks):
             values = np.array([r, step], float)
@@ -239,6 +244,19 @@ def test_a_captured_group_sends_anew_with_each_launch():
     for r, rank in enumerate(ranks):
         rank.driver.compute.synchronize()
         assert received[r].values.tolist() == [1 - r, 2]
+
+
+def test_messages_of_graphs_pair_with_those_of_graphs_only():
+    ranks = connected(2)
+    sent, received = zip(*[(Block(r.driver, 2), Block(r.driver, 2)) for r in ranks], strict=True)
+    for block in sent:
+        block.values[:] = 1.0
+    captured_exchange(ranks[0], sent[0], received[0]).launch(ranks[0].driver.compute)
+    exchange(ranks[1], [(sent[1], 0)], [(received[1], 0)])
+    words = "by a {} and received by a {}; capture the same work on all ranks"
+    for rank, pair in zip(ranks, (("call", "graph"), ("graph", "call")), strict=True):
+        with pytest.raises(CommunicationError, match=words.format(*pair)):
+            rank.driver.finish()
 
 
 OPERANDS = {

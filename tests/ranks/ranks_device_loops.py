@@ -11,6 +11,7 @@ import numpy as np
 
 import distarray as da
 from distarray.backends.simulated.capture import SimulatedGraph
+from distarray.backends.simulated.driver import SimulatedDriver
 from distarray.errors import BackendError
 from distarray.halo.exchange import HaloExchange
 from distarray.kernels.plan import ApplyPlan
@@ -319,3 +320,110 @@ def test_what_fails_while_it_is_captured_has_not_happened() -> None:
 
     for failure in (BackendError("The device cannot do this."), KeyboardInterrupt()):
         on_all_devices(functools.partial(case, failure=failure))
+
+
+def graph_transports() -> tuple[str, ...]:
+    """Transports over which loops become graphs."""
+    return ("nccl",) if SIZE > 1 else ("auto",)
+
+
+def test_graphs_take_scalars_that_come_from_the_device_and_others_in_turn() -> None:
+    """What a graph was captured with does not come back: each loop has the value it was given."""
+    start, parts = random_values(8 * SIZE, 8), random_values(8 * SIZE, 8, seed=3)
+    for transport in graph_transports():
+        for order in ("device device host", "host device host device"):
+            grid = simulated(transport)((8 * SIZE, 8), periodic=True, ranks=(SIZE, 1))
+            u, new, v, w = put(grid, start), grid.zeros(), put(grid, start), grid.zeros()
+            one, two = da.stencil(heat.function), da.stencil(heat.function)
+            counts = []
+            for number, kind in enumerate(order.split()):
+                measured = sum_of_differences(put(grid, 0.001 * (number + 1) * parts), grid.zeros())
+                r: Any = measured if kind == "device" else 0.128 + 0.01 * number
+                assert (getattr(r, "device_value", None) is not None) == (kind == "device")
+                with graphs_counted() as launches:
+                    da.iterate(one, u, new, steps=24, r=r)
+                counts.append(len(launches))
+                for _ in range(12):
+                    two(v, w, r=r)
+                    two(w, v, r=r)
+                assert np.array_equal(u.gather(), v.gather()), (transport, order, number)
+            # Nothing is captured with a value of the device, but what is there is launched.
+            assert [count > 0 for count in counts] == {
+                "device device host": [False, False, True],
+                "host device host device": [True, True, True, True],
+            }[order], counts
+
+
+def test_graphs_see_scalars_that_change_after_loops_with_constant_ones() -> None:
+    """A graph of several cycles, which has one place for each scalar, is not taken for them."""
+    start = random_values(16, 12)
+
+    def case(make: MakeGrid) -> Results:
+        grid = make((16, 12), periodic=True)
+        u, new = put(grid, start), grid.zeros()
+        kernel, found = da.stencil(heat.function), {}
+        for number, r in enumerate((0.1, lambda step: 0.01 * step, 0.2, lambda step: 0.02 * step)):
+            with graphs_counted() as launches:
+                da.iterate(kernel, u, new, steps=16, r=r)
+            assert bool(launches) == expects_graphs(grid)
+            found[f"u {number}"] = u.gather()
+        return found
+
+    on_all_devices(case)
+
+
+def test_all_ranks_capture_or_none() -> None:
+    """NCCL needs it: the stand-in refuses messages of a graph that meet others."""
+    start = random_values(4 * SIZE, 8)
+    begin, end = SimulatedDriver.begin_capture, SimulatedDriver.end_capture
+
+    def refused(driver: SimulatedDriver) -> bool:
+        return False
+
+    def raising(driver: SimulatedDriver) -> Any:
+        raise BackendError("The device captures nothing; try another.")
+
+    def failing(driver: SimulatedDriver) -> Any:
+        end(driver)
+        raise BackendError("The device has lost the graph; try again.")
+
+    for changes in (
+        {"begin_capture": refused},
+        {"begin_capture": raising},
+        {"end_capture": failing},
+    ):
+        for transport in graph_transports():
+            expected, found = [], []
+            for results in (expected, found):
+                grid = simulated(transport)((4 * SIZE, 8), periodic=True, ranks=(SIZE, 1))
+                u, new = put(grid, start), grid.zeros()
+                if results is found and grid.rank == SIZE - 1:
+                    for name, change in changes.items():
+                        setattr(SimulatedDriver, name, change)
+                try:
+                    with graphs_counted() as launches:
+                        da.iterate(da.stencil(heat.function), u, new, steps=20, r=0.1)
+                finally:
+                    SimulatedDriver.begin_capture, SimulatedDriver.end_capture = begin, end
+                results += [u.gather(), new.gather()]
+                assert bool(launches) == (results is expected)
+            assert all(map(np.array_equal, expected, found))
+
+
+def test_ranks_that_have_lost_a_graph_or_know_more_capture_it_together() -> None:
+    start = random_values(4 * SIZE, 8)
+    for transport in graph_transports():
+        grid = simulated(transport)((4 * SIZE, 8), periodic=True, ranks=(SIZE, 1))
+        u, new = put(grid, start), grid.zeros()
+        v, w = put(grid, start), grid.zeros()
+        kernel, other = da.stencil(heat.function), da.stencil(heat.function)
+        for number in range(3):
+            if grid.rank == 0 and number == 1:
+                kernel.graphs.clear()
+            if grid.rank == SIZE - 1 and number == 2:
+                u.block.filled.fills.add(77)  # something that only this rank knows
+            da.iterate(kernel, u, new, steps=20, r=0.1)
+            for _ in range(10):
+                other(v, w, r=0.1)
+                other(w, v, r=0.1)
+            assert np.array_equal(u.gather(), v.gather())

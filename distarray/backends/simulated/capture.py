@@ -10,6 +10,7 @@ communication stream was given runs in a stream of the graph's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -53,7 +54,7 @@ class Capture:
     def give(self, stream: SimulatedStream, work: Work) -> None:
         clock = self._clocks[stream]
         self._clocks[stream] = with_count(clock, stream.lane, clock[stream.lane] + 1)
-        self.actions.append(partial(_give, stream, work))
+        self.actions.append(partial(_give, stream, replace(work, captured=True)))
 
     def record(self, stream: SimulatedStream, event: SimulatedEvent) -> None:
         number = len(self.actions)

@@ -20,9 +20,9 @@ from distarray.errors import CommunicationError
 
 Array = np.ndarray[Any, Any]
 
-#: Numbers before each message: how many came before it from that rank, the number of its elements
-#: and the place of their type.
-_HEADER_NUMBERS = 3
+#: Numbers before each message: how many came before it from that rank, the number of its elements,
+#: the place of their type, and whether a graph sent it.
+_HEADER_NUMBERS = 4
 _HEADER = _HEADER_NUMBERS * np.dtype(np.int64).itemsize
 #: Kinds of groups whose buffers are kept for the next of the kind.
 _KINDS = 64
@@ -165,6 +165,7 @@ class _UnderWay:
     envelopes: _Envelopes | None
     request: Request | None
     numbers: list[int]
+    captured: bool
 
 
 class GroupWork:
@@ -179,8 +180,8 @@ class GroupWork:
         # A graph may give it again before it has run.
         self._under_way: deque[_UnderWay] = deque()
 
-    def post(self) -> None:
-        """Send everything. Local."""
+    def post(self, captured: bool) -> None:
+        """Send everything, from a graph or not. Local."""
         mail = self._mail
         mail.under_way += 1
         own = [_bytes(message) for message in self._own]
@@ -188,12 +189,13 @@ class GroupWork:
         if self._sends or self._others:
             envelopes = mail.envelopes(self._sends, self._others)
             for message, buffer in zip(self._sends, envelopes.sent, strict=True):
-                header = (mail.number_sent(message.peer), message.count, message.dtype.num)
+                number = mail.number_sent(message.peer)
+                header = (number, message.count, message.dtype.num, captured)
                 buffer[:_HEADER].view(np.int64)[:] = header
                 buffer[_HEADER:] = _bytes(message)
             request = envelopes.exchange.start()
         numbers = [mail.number_received(message.peer) for message in self._others]
-        self._under_way.append(_UnderWay(own, envelopes, request, numbers))
+        self._under_way.append(_UnderWay(own, envelopes, request, numbers, captured))
 
     def deliver(self) -> None:
         """Wait for what was sent here and put it where it belongs. Local."""
@@ -223,7 +225,7 @@ class GroupWork:
         return [
             next(own)
             if message.peer == self._mail.rank
-            else _opened(message, next(buffers), next(numbers))
+            else _opened(message, next(buffers), next(numbers), captured=found.captured)
             for message in self._group.receives
         ]
 
@@ -234,10 +236,17 @@ def _bytes(message: Message) -> Array:
     return np.frombuffer(ctypes.string_at(address, message.nbytes), np.uint8)
 
 
-def _opened(message: Message, buffer: Array, number: int) -> Array:
+def _opened(message: Message, buffer: Array, number: int, *, captured: bool) -> Array:
     """The contents of a message that is the one expected."""
     expected = [number, message.count, message.dtype.num]
-    found = buffer[:_HEADER].view(np.int64).tolist()
+    *found, sent_captured = buffer[:_HEADER].view(np.int64).tolist()
+    if sent_captured != captured:
+        kinds = {True: "by a graph", False: "by a call"}
+        raise CommunicationError(
+            f"NCCL takes messages of graphs and of calls for different ones, but message {number} "
+            f"was sent by rank {message.peer} {kinds[bool(sent_captured)]} and received "
+            f"{kinds[captured]}; capture the same work on all ranks."
+        )
     if found != expected:
         raise CommunicationError(
             f"NCCL pairs messages by order alone, but message {expected[0]} from rank "

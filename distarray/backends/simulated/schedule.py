@@ -44,13 +44,16 @@ class Work:
     name : str
         For reports.
     prepare : callable, optional
-        Called when the work is given, once all that comes before it has run.
+        Called when the work is given, once all that comes before it has run, with `captured`.
+    captured : bool
+        Whether a graph gives it.
     """
 
     function: Callable[[], object]
     accesses: Sequence[Access]
     name: str
-    prepare: Callable[[], None] | None = None
+    prepare: Callable[[bool], None] | None = None
+    captured: bool = False
 
 
 class SimulatedEvent:
@@ -223,7 +226,7 @@ class Schedule:
                 raise self._race(name, stream.name, access, found)
         if work.prepare is not None:
             self.run_until(clock)
-            work.prepare()
+            work.prepare(work.captured)
         stream.queue.append((clock, work))
         index, known = clock[lane] + 1, self.host[lane]
         stream.clock = with_count(clock, lane, index)
