@@ -46,6 +46,7 @@ class FakeCupy:
         self.runtime_version = runtime_version
         self.memory: dict[int, Any] = {}
         self.current = ["null"]
+        self.device = 0
         self.functions: dict[int, Callable[..., Callable[[], None]]] = {}
         self.capture: Capture | None = None
         self.captured_events: set[int] = set()
@@ -58,10 +59,8 @@ class FakeCupy:
             nvrtc=Nvrtc(self),
             Stream=lambda **options: Stream(self, options),
             Event=lambda **options: Event(self, options),
-            Device=lambda index: SimpleNamespace(compute_capability="90"),
+            Device=partial(Device, self),
             alloc=self._alloc,
-            PinnedMemory=lambda size, flags: Pinned(self, size, flags),
-            PinnedMemoryPointer=lambda memory, offset: memory.content,
         )
         self.nccl = Nccl(self)
 
@@ -155,6 +154,7 @@ class Runtime:
 
     def setDevice(self, index):
         self._fake.note("setDevice", index)
+        self._fake.device = index
 
     def memGetInfo(self):
         self._fake.note("memGetInfo")
@@ -168,8 +168,18 @@ class Runtime:
         self._fake.note("free", address)
         del self._fake.memory[address]
 
+    def hostAlloc(self, size, flags):
+        self._fake.note("hostAlloc", size, flags)
+        address = self._fake.reserve(size)
+        ctypes.memset(address, 7, size)
+        return address
+
+    def freeHost(self, address):
+        self._fake.note("freeHost", address)
+        del self._fake.memory[address]
+
     def deviceSynchronize(self):
-        self._fake.note("deviceSynchronize")
+        self._fake.note("deviceSynchronize", self._fake.device)
         self._fake.outside_capture()
 
     def eventRecord(self, event, stream):
@@ -281,13 +291,34 @@ class Nvrtc:
         del self._programs[program]
 
 
+class Device:
+    """The current one within a `with` statement."""
+
+    compute_capability = "90"
+
+    def __init__(self, fake, index):
+        self._fake, self._index = fake, index
+        self._before = []
+
+    def __enter__(self):
+        self._before.append(self._fake.device)
+        self._fake.device = self._index
+        return self
+
+    def __exit__(self, *error):
+        self._fake.device = self._before.pop()
+
+
 class Stream:
     def __init__(self, fake, options):
         self._fake = fake
+        self._device = fake.device
         self.ptr = next(fake.numbers)
         fake.note("Stream", self.ptr, options)
 
     def __enter__(self):
+        if self._device != self._fake.device:
+            raise RuntimeError("The device that the stream is created on is not the current one")
         self._fake.current.append(self.ptr)
         return self
 
@@ -321,12 +352,6 @@ class Event:
     def __init__(self, fake, options):
         self.ptr = next(fake.numbers)
         fake.note("Event", self.ptr, options)
-
-
-class Pinned:
-    def __init__(self, fake, size, flags):
-        fake.note("PinnedMemory", size, flags)
-        self.content = (ctypes.c_ubyte * size)(*[7] * size)
 
 
 class Nccl:

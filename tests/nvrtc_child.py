@@ -64,7 +64,9 @@ def calls() -> None:
         (driver.moduleGetFunction, (0, "name")),
         (driver.launchKernel, (0, 1, 1, 1, 32, 1, 1, 0, 0, 0, 0)),
         (cuda.alloc, (512,)),
-        (cuda.PinnedMemory, (512, runtime.hostAllocPortable)),
+        (runtime.hostAlloc, (512, runtime.hostAllocPortable)),
+        (runtime.freeHost, (0,)),
+        (lambda: cuda.Device(0).__enter__(), ()),
         (cuda.Event, ()),
         (lambda: cuda.Event(disable_timing=True), ()),
         (cuda.Stream, ()),
@@ -96,7 +98,7 @@ def _classes(cuda: Any) -> list[str]:
         "errors of NVRTC are RuntimeError": issubclass(cuda.nvrtc.NVRTCError, RuntimeError),
         "a full pool is a MemoryError": issubclass(cuda.memory.OutOfMemoryError, MemoryError),
         "graphs are launched": hasattr(cuda.graph.Graph, "launch"),
-        "pinned memory is a buffer": hasattr(cuda, "PinnedMemoryPointer"),
+        "devices can be current": hasattr(cuda.Device, "__exit__"),
         "streams can be current": hasattr(cuda.Stream, "__enter__"),
     }
     return [what for what, holds in expected.items() if not holds]

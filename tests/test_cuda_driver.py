@@ -6,6 +6,7 @@ import ctypes
 import gc
 import stat
 import sys
+import threading
 import weakref
 
 import numpy as np
@@ -72,7 +73,7 @@ def test_the_device_comes_first_and_the_streams_are_those_of_the_design(fake):
 def test_a_device_that_does_not_start_is_a_backend_error(fake):
     fake.refuse["setDevice"] = [CUDARuntimeError(46)]
     with pytest.raises(
-        BackendError, match=r"The GPU failed at its start, .*: cudaError46: made up\.$"
+        BackendError, match=r"^GPU 0 failed at its start, .*: cudaError46: made up; set CUDA"
     ):
         cuda.CudaDriver(0)
 
@@ -113,14 +114,42 @@ def test_whether_an_event_is_done(driver, fake, monkeypatch):
         event.done()
 
 
-@pytest.mark.parametrize("call", ["eventSynchronize", "streamSynchronize"])
-def test_a_failed_device_is_a_backend_error_where_it_is_waited_for(driver, fake, call):
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("eventSynchronize", "waiting for its work"),
+        ("streamSynchronize", "waiting for its work"),
+        ("eventRecord", "recording an event"),
+        ("streamWaitEvent", "letting a stream wait for an event"),
+        ("memsetAsync", "filling 512 bytes"),
+        ("memcpyAsync", "a transfer of 512 bytes"),
+        ("hostAlloc", "allocating 512 bytes of pinned memory"),
+        ("Event", "making an event"),
+    ],
+)
+def test_a_failed_device_is_a_backend_error_wherever_it_shows(
+    driver, fake, monkeypatch, call, what
+):
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "5")
+    allocation, host, event = driver.allocate(512), driver.pinned(512), driver.event()
     fake.refuse[call] = [CUDARuntimeError(700)]
-    waits = driver.event() if call == "eventSynchronize" else driver.communication
-    with pytest.raises(
-        BackendError, match=r"failed at waiting for its work, or in work given befo"
-    ):
-        waits.synchronize()
+
+    def everything():
+        driver.event()
+        driver.fill(whole(allocation), 0, driver.compute)
+        driver.to_device(host, whole(allocation), driver.compute, pinned=True)
+        driver.compute.record(event)
+        driver.communication.wait(event)
+        event.synchronize()
+        driver.compute.synchronize()
+        driver.pinned(512)
+
+    with pytest.raises(BackendError) as error:
+        everything()
+    assert str(error.value) == (
+        f"GPU 2 of rank 5 failed at {what}, or in work given before: cudaError700: made up; set "
+        "CUDA_LAUNCH_BLOCKING=1 to find the call."
+    )
 
 
 # ---- memory
@@ -133,13 +162,55 @@ def test_arrays_come_from_the_pool_of_the_compute_stream(driver, fake):
     assert fake.current == ["null"]
 
 
-def test_message_buffers_are_plain_and_freed_when_the_device_is_idle(driver, fake):
-    allocation = driver.allocate(10, pooled=False)
-    address = allocation.address
-    assert fake.calls == [("malloc", 512)]
-    del allocation
+def in_use(driver, kind):
+    """Some memory, and its address."""
+    if kind == "plain":
+        held = driver.allocate(10, pooled=False)
+        return held, held.address
+    held = driver.pinned(10)
+    return held[2:5], held.ctypes.data
+
+
+@pytest.mark.parametrize(("kind", "free"), [("plain", "free"), ("pinned", "freeHost")])
+@pytest.mark.parametrize("following", ["plain", "pinned"])
+def test_memory_is_freed_when_more_is_asked_for_once_the_device_is_idle(
+    driver, fake, kind, free, following
+):
+    """Work that uses it may have been given when the last reference goes."""
+    held, address = in_use(driver, kind)
+    fake.calls.clear()
+    del held
     gc.collect()
-    assert fake.calls[1:] == [("deviceSynchronize",), ("free", address)]
+    driver.event()
+    assert not fake.named(free, "deviceSynchronize")
+    kept, _ = in_use(driver, following)
+    called = [call for call in fake.calls if call[0] != "Event"]
+    assert called[:2] == [("deviceSynchronize", 2), (free, address)]
+    in_use(driver, following)
+    assert len(fake.named(free)) == 1
+    del kept
+
+
+def test_memory_that_goes_in_another_thread_is_freed_by_who_asks_for_more(driver, fake):
+    held = [driver.allocate(10, pooled=False)]
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert not fake.named("free")
+    driver.pinned(1)
+    assert len(fake.named("free")) == 1
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_another_current_device_changes_nothing(driver, fake, pooled):
+    held = driver.allocate(10, pooled=False)
+    del held
+    gc.collect()
+    fake.device = 1
+    kept = driver.allocate(10, pooled=pooled), driver.pinned(1)
+    assert fake.device == 1
+    assert fake.named("deviceSynchronize") == [("deviceSynchronize", 2)]
+    del kept
 
 
 def test_a_failed_device_frees_nothing_and_raises_nothing(driver, fake):
@@ -147,7 +218,18 @@ def test_a_failed_device_frees_nothing_and_raises_nothing(driver, fake):
     fake.refuse["deviceSynchronize"] = [CUDARuntimeError(700)]
     del allocation
     gc.collect()
+    driver.allocate(10, pooled=False)
+    assert fake.named("deviceSynchronize")
     assert not fake.named("free")
+
+
+def test_a_full_pool_is_given_what_nobody_holds(driver, fake):
+    held = driver.allocate(10, pooled=False)
+    del held
+    gc.collect()
+    fake.refuse["alloc"] = [OutOfMemoryError("full")]
+    assert driver.allocate(600).nbytes == 600
+    assert [call[0] for call in fake.calls[1:]] == ["alloc", "deviceSynchronize", "free", "alloc"]
 
 
 def test_a_full_device_gives_up_what_the_pool_does_not_use(driver, fake):
@@ -159,7 +241,7 @@ def test_a_full_device_gives_up_what_the_pool_does_not_use(driver, fake):
 @pytest.mark.parametrize("pooled", [True, False])
 def test_no_room_is_a_backend_error(driver, fake, pooled):
     fake.refuse = {
-        "alloc": [OutOfMemoryError("full")],
+        "alloc": [OutOfMemoryError("full"), OutOfMemoryError("full")],
         "malloc": [CUDARuntimeError(2), CUDARuntimeError(2)],
     }
     why = "full" if pooled else "cudaError2: made up"
@@ -177,7 +259,7 @@ def test_pinned_memory_is_zeroed_and_portable(driver, fake):
     assert memory.shape == (100,)
     assert not memory.any()
     assert memory.flags.writeable
-    assert fake.calls == [("PinnedMemory", 100, fake.runtime.hostAllocPortable)]
+    assert fake.calls == [("hostAlloc", 100, fake.runtime.hostAllocPortable)]
     assert driver.pinned(0).shape == (0,)
 
 
@@ -281,7 +363,7 @@ def test_nothing_is_copied_for_no_bytes(driver, fake):
 def test_a_transfer_that_is_refused_is_a_backend_error(driver, fake):
     allocation = driver.allocate(8)
     fake.refuse["memcpyAsync"] = [CUDARuntimeError(1)]
-    with pytest.raises(BackendError, match="The GPU failed at a transfer of 8 bytes, or in work"):
+    with pytest.raises(BackendError, match="GPU 2 failed at a transfer of 8 bytes, or in work"):
         driver.to_device(np.zeros(1), whole(allocation), driver.compute, pinned=False)
 
 
@@ -406,7 +488,7 @@ def test_a_text_that_does_not_compile_is_a_backend_error_with_the_reason(driver,
 
 def test_a_module_that_is_refused_is_a_backend_error(driver, fake):
     fake.refuse["moduleLoadData"] = [CUDARuntimeError(200)]
-    with pytest.raises(BackendError, match="The GPU failed at loading kernel scale, or in work"):
+    with pytest.raises(BackendError, match="GPU 2 failed at loading kernel scale, or in work"):
         driver.load(SCALE)
 
 
@@ -431,8 +513,8 @@ def test_a_launch_that_is_refused_names_the_kernel(driver, fake):
     with pytest.raises(BackendError) as error:
         driver.launch(1, (0, 1, 1), (32, 1, 1), Parameters([]), driver.compute, (), "diffuse")
     assert str(error.value) == (
-        "The GPU failed at launching diffuse (grid (0, 1, 1), block (32, 1, 1)), or in work given "
-        "before: cudaError1: made up."
+        "GPU 2 failed at launching diffuse (grid (0, 1, 1), block (32, 1, 1)), or in work given "
+        "before: cudaError1: made up; set CUDA_LAUNCH_BLOCKING=1 to find the call."
     )
 
 
@@ -446,7 +528,6 @@ def test_python_functions_are_refused(driver):
 
 def test_capture_is_of_the_compute_stream_and_gives_a_graph(driver, fake):
     assert driver.begin_capture()
-    assert not driver.begin_capture()
     graph = driver.end_capture()
     graph.launch(driver.compute)
     stream = driver.compute.pointer
@@ -495,7 +576,7 @@ def test_the_stand_in_refuses_what_cuda_refuses(driver, fake, fault, status):
     driver.compute.record(event)
     driver.begin_capture()
     if fault == "outside":
-        with pytest.raises(CUDARuntimeError, match=f"cudaError{status}"):
+        with pytest.raises(BackendError, match=f"cudaError{status}"):
             driver.compute.wait(event)
         return
     driver.compute.record(event)
@@ -518,9 +599,7 @@ def test_a_device_that_does_not_capture_says_so(driver, fake):
 def test_a_broken_capture_is_a_backend_error_and_over(driver, fake):
     driver.begin_capture()
     fake.refuse["end_capture"] = [CUDARuntimeError(901)]
-    with pytest.raises(
-        BackendError, match="The GPU failed at capturing work, or in work given bef"
-    ):
+    with pytest.raises(BackendError, match="GPU 2 failed at capturing work, or in work given bef"):
         driver.end_capture()
     assert driver.begin_capture()
 
@@ -541,19 +620,25 @@ def test_what_cannot_be_captured_is_refused_before_it_breaks_the_capture(driver,
     driver.end_capture()
 
 
-def test_plain_memory_is_freed_after_the_capture(driver, fake):
-    allocation = driver.allocate(8, pooled=False)
-    address = allocation.address
+def test_nothing_is_freed_during_a_capture(driver, fake):
+    held = [in_use(driver, "plain")[0], in_use(driver, "pinned")[0]]
     driver.begin_capture()
-    del allocation
+    held.clear()
     gc.collect()
-    assert not fake.named("free", "deviceSynchronize")
+    kept = [driver.allocate(8, pooled=False), driver.pinned(8)]
+    assert not fake.named("free", "freeHost", "deviceSynchronize")
     driver.end_capture()
-    assert fake.calls[-3:] == [
-        ("end_capture", driver.compute.pointer),
-        ("deviceSynchronize",),
-        ("free", address),
-    ]
+    kept.append(driver.pinned(8))
+    assert {call[0] for call in fake.named("free", "freeHost")} == {"free", "freeHost"}
+
+
+def test_captures_do_not_nest_and_end_once(driver):
+    driver.begin_capture()
+    with pytest.raises(BackendError, match="Work is captured already; end that capture first"):
+        driver.begin_capture()
+    driver.end_capture()
+    with pytest.raises(BackendError, match="No work is captured; begin a capture first"):
+        driver.end_capture()
 
 
 # ---- NCCL

@@ -233,3 +233,22 @@ def test_ranks_other_than_the_first_do_not_repeat_the_warning(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert cuda.driver().index == 0
+
+
+@pytest.mark.parametrize(("value", "warned"), [("1", True), ("0", False), (None, False)])
+def test_default_streams_without_an_order_are_warned_of(monkeypatch, value, warned):
+    monkeypatch.delenv("OMPI_COMM_WORLD_RANK", raising=False)
+    name = "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM"
+    if value is None:
+        monkeypatch.delenv(name, raising=False)
+    else:
+        monkeypatch.setenv(name, value)
+    use(monkeypatch, FakeLibrary(), FakeCupy())
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        cuda.driver()
+    expected = (
+        f"{name}=1 lets CuPy work in streams that are not ordered with this library's; wait for "
+        "the device between its work and yours, or unset the variable."
+    )
+    assert [str(one.message) for one in found] == [expected] * warned

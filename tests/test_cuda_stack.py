@@ -108,7 +108,7 @@ def test_a_step_makes_the_host_wait_for_nothing(fake):
         gpu_kernels.diffuse(u, new, r=r)
         gpu_kernels.diffuse(new, u, r=r)
     assert fake.named("launchKernel")
-    assert not fake.named("streamSynchronize", "deviceSynchronize", "malloc", "PinnedMemory")
+    assert not fake.named("streamSynchronize", "deviceSynchronize", "malloc", "hostAlloc")
 
 
 @pytest.mark.usefixtures("_cuda_grids")

@@ -3,9 +3,11 @@
 CuPy is imported here and nowhere else, inside functions. Nothing of its arrays and kernels is used,
 only its calls of the CUDA libraries, and its memory pool, which a user's own CuPy code shares.
 
-Streams. `compute` is a normal stream: CUDA orders it with the default stream, and so with a user's
-CuPy code. `communication` is not ordered with that, and has the highest priority, so that packing
-does not wait behind a long kernel.
+Streams. `compute` is a normal stream: CUDA orders it with the legacy default stream, on which a
+user's CuPy code works. It does not with the default stream of each thread, which CuPy takes where
+CUPY_CUDA_PER_THREAD_DEFAULT_STREAM is set, nor with streams made by `non_blocking=True`: work there
+and the library's run in any order unless one waits for the other. `communication` is such a stream
+itself, and has the highest priority, so that packing does not wait behind a long kernel.
 
 Memory. Arrays come from the pool, taken while `compute` is CuPy's current stream: what is freed
 there is given only to those who allocate for `compute` as well. That is safe without any waiting if
@@ -18,15 +20,15 @@ there is given only to those who allocate for `compute` as well. That is safe wi
   `communication` did with it, too.
 
 Buffers for messages come from plain cudaMalloc, since MPI and NCCL register the memory that they
-are handed, and must not meet it again in another's hands. They are freed after all work of the
-device is done. Captured work keeps no memory: who launches a graph holds what it uses.
+are handed, and must not meet it again in another's hands. They and pinned memory are freed when
+memory is asked for next, after all work of the device is done.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,7 +39,7 @@ from distarray.backends import cuda_memory as memory
 from distarray.backends import nvidia, nvrtc
 from distarray.backends.base import Event, Graph, Stream
 from distarray.backends.cuda_nccl import NcclBinding
-from distarray.backends.cuda_streams import CudaEvent, CudaGraph, CudaStream, failure
+from distarray.backends.cuda_streams import CudaEvent, CudaGraph, CudaStream, Gpu
 from distarray.backends.driver import Access, Allocation, Extents, KernelText, Parameters
 from distarray.errors import BackendError
 from distarray.launcher import launched, on_node
@@ -47,6 +49,8 @@ OLDEST_CUPY = 14
 #: Lower numbers come first; CUDA takes the highest priority that it has for any number beyond it.
 _HIGHEST_PRIORITY = -1000
 _ALIGNMENT = 512
+#: Where CuPy is told to take default streams that `compute` is not ordered with.
+_OWN_DEFAULTS = "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM"
 
 
 @functools.cache
@@ -101,9 +105,23 @@ def driver() -> CudaDriver:
         raise BackendError(problem)
     choice = nvidia.choose(nvidia.look().devices, on_node())
     process = launched()
-    if choice.warning and (process is None or process.rank == 0):
-        warnings.warn(choice.warning, RuntimeWarning, stacklevel=2)
+    if process is None or process.rank == 0:
+        for text in (choice.warning, _unordered()):
+            if text:
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
     return CudaDriver(choice.index)
+
+
+def _unordered() -> str:
+    """What is to be said of default streams, if anything."""
+    # As CuPy reads it.
+    value = os.environ.get(_OWN_DEFAULTS, "0")
+    if not value.isdigit() or not int(value):
+        return ""
+    return (
+        f"{_OWN_DEFAULTS}={value} lets CuPy work in streams that are not ordered with this "
+        "library's; wait for the device between its work and yours, or unset the variable."
+    )
 
 
 class CudaDriver:
@@ -127,70 +145,79 @@ class CudaDriver:
         self._cupy, self._cuda, self._runtime = cupy, cuda, cuda.runtime
         self.index = index
         self.identity = nvidia.identity(index)
+        self._gpu = Gpu(cuda, index)
         try:
             self._runtime.setDevice(index)
             self._runtime.memGetInfo()  # makes the context, which launches need
-            self._capability = int(cuda.Device(index).compute_capability)
-            self._compute = CudaStream(cuda, "compute", cuda.Stream())
+            self._device = cuda.Device(index)
+            self._capability = int(self._device.compute_capability)
+            self._compute = CudaStream(self._gpu, "compute", cuda.Stream())
             urgent = cuda.Stream(non_blocking=True, priority=_HIGHEST_PRIORITY)
         except RuntimeError as error:
-            raise failure("its start", error) from error
+            raise self._gpu.failure("its start", error) from error
         self.compute: Stream = self._compute
-        self.communication: Stream = CudaStream(cuda, "communication", urgent)
+        self.communication: Stream = CudaStream(self._gpu, "communication", urgent)
         self._launch = cuda.driver.launchKernel
         self._modules: dict[tuple[str, bool], int] = {}
         self._functions: dict[KernelText, int] = {}
         self._capturing = False
-        self._to_free: list[int] = []
         self._captured: list[Any] = []  # memory that captured work uses
-        self._uploads = memory.Uploads(cuda)
+        self._retired = memory.Retired(self._gpu)
+        self._uploads = memory.Uploads(self._gpu, self._retired)
 
     def event(self) -> Event:
-        return CudaEvent(self._cuda)
+        return CudaEvent(self._gpu)
 
     def allocate(self, nbytes: int, *, pooled: bool = True) -> Allocation:
         """Device memory without values; see the module's docstring. Local."""
         size = max(nbytes, _ALIGNMENT)
-        try:
-            return self._pooled(size, nbytes) if pooled else self._plain(size, nbytes)
-        except (MemoryError, self._runtime.CUDARuntimeError) as error:
-            free, total = self._runtime.memGetInfo()
-            raise BackendError(
-                f"GPU {self.index} has no room for {nbytes} bytes ({free} of {total} are free: "
-                f"{error}); use more GPUs or a smaller grid."
-            ) from error
+        with self._device:  # the pool has memory of the current device
+            try:
+                return self._pooled(size, nbytes) if pooled else self._plain(size, nbytes)
+            except (MemoryError, self._runtime.CUDARuntimeError) as error:
+                free, total = self._runtime.memGetInfo()
+                raise BackendError(
+                    f"{self._gpu.name} has no room for {nbytes} bytes ({free} of {total} are "
+                    f"free: {error}); use more GPUs or a smaller grid."
+                ) from error
 
     def _pooled(self, size: int, nbytes: int) -> Allocation:
         with self._compute.cupy:
-            return memory.Pooled(self._cuda.alloc(size), nbytes)
+            try:
+                found = self._cuda.alloc(size)
+            except MemoryError:
+                self._free_retired()
+                found = self._cuda.alloc(size)
+            return memory.Pooled(found, nbytes)
 
     def _plain(self, size: int, nbytes: int) -> Allocation:
+        self._free_retired()
         try:
             address = self._runtime.malloc(size)
         except self._runtime.CUDARuntimeError:
             # What the pool holds without use may be enough.
             self._cupy.get_default_memory_pool().free_all_blocks()
             address = self._runtime.malloc(size)
-        return memory.Plain(address, nbytes, self._free)
+        return memory.Plain(address, nbytes, self._retired)
 
-    def _free(self, address: int) -> None:
-        """Free plain memory once the device is idle, which cannot be awaited while capturing."""
-        if self._capturing:
-            self._to_free.append(address)
-            return
-        # A device that has failed frees nothing, and says so at the next call.
-        with contextlib.suppress(RuntimeError):
-            self._runtime.deviceSynchronize()
-            self._runtime.free(address)
+    def _free_retired(self) -> None:
+        """Free memory that nobody holds, but not while capturing: it takes an idle device."""
+        if not self._capturing:
+            self._retired.free()
 
     def pinned(self, nbytes: int) -> np.ndarray[Any, Any]:
-        return memory.pinned(self._cuda, nbytes)
+        """Page-locked host memory, kept until transfers from and to it are done. Local."""
+        self._free_retired()
+        return memory.pinned(self._gpu, nbytes, self._retired)
 
     def fill(self, access: Access, byte: int, stream: Any) -> None:
         nbytes = memory.nbytes_of(access)
         if nbytes:
             self._keep(access)
-            self._runtime.memsetAsync(access.address, byte, nbytes, stream.pointer)
+            try:
+                self._runtime.memsetAsync(access.address, byte, nbytes, stream.pointer)
+            except RuntimeError as error:
+                raise self._gpu.failure(f"filling {nbytes} bytes", error) from error
 
     def to_device(
         self, source: np.ndarray[Any, Any], target: Access, stream: Any, *, pinned: bool
@@ -222,7 +249,7 @@ class CudaDriver:
             stream.synchronize()
 
     def _copy(self, target: int, source: int, nbytes: int, kind: str, stream: Any) -> None:
-        memory.copy(self._cuda, target, source, nbytes, kind=kind, stream=stream)
+        memory.copy(self._gpu, target, source, nbytes, kind=kind, stream=stream)
 
     def _keep(self, *memory: Any) -> None:
         """Let a graph that is being captured hold what it uses."""
@@ -241,7 +268,7 @@ class CudaDriver:
                 module = self._module(kernel)
                 found = self._cuda.driver.moduleGetFunction(module, kernel.symbol)
             except RuntimeError as error:
-                raise failure(f"loading kernel {kernel.symbol}", error) from error
+                raise self._gpu.failure(f"loading kernel {kernel.symbol}", error) from error
             self._functions[kernel] = found
         return found
 
@@ -268,7 +295,9 @@ class CudaDriver:
         try:
             self._launch(function, *grid, *block, 0, stream.pointer, parameters.pointer, 0)
         except RuntimeError as error:
-            raise failure(f"launching {name} (grid {grid}, block {block})", error) from error
+            raise self._gpu.failure(
+                f"launching {name} (grid {grid}, block {block})", error
+            ) from error
 
     def call(
         self, function: Callable[[], None], stream: Any, accesses: Sequence[Access], name: str
@@ -285,9 +314,14 @@ class CudaDriver:
         """Keep what is given to `compute`, and to streams that wait for its events. Local.
 
         The host must not wait for either, nor upload or download, until the capture ends.
+
+        Raises
+        ------
+        BackendError
+            Work is being captured already.
         """
         if self._capturing:
-            return False
+            raise BackendError("Work is captured already; end that capture first.")
         try:
             self._compute.cupy.begin_capture()
         except RuntimeError:
@@ -296,16 +330,15 @@ class CudaDriver:
         return True
 
     def end_capture(self) -> Graph:
+        """The work kept since `begin_capture`, with the memory that it uses. Local."""
+        if not self._capturing:
+            raise BackendError("No work is captured; begin a capture first.")
         self._capturing = False
+        captured, self._captured = self._captured, []
         try:
-            return CudaGraph(self._compute.cupy.end_capture(), self._captured)
+            return CudaGraph(self._gpu, self._compute.cupy.end_capture(), captured)
         except RuntimeError as error:
-            raise failure("capturing work", error) from error
-        finally:
-            self._captured = []
-            waiting, self._to_free = self._to_free, []
-            for address in waiting:
-                self._free(address)
+            raise self._gpu.failure("capturing work", error) from error
 
     def nccl_binding(self) -> NcclBinding:
         """NCCL for this GPU; see `comm.nccl.Binding`. Local.

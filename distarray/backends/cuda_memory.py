@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from distarray.backends.cuda_streams import CudaEvent, failure
+from distarray.backends.cuda_streams import CudaEvent, Gpu
 from distarray.backends.driver import Access
 
 #: Small uploads go through pinned memory, so that the host need not wait for them.
@@ -35,23 +37,67 @@ class Plain:
 
     __slots__ = ("__weakref__", "address", "nbytes")
 
-    def __init__(self, address: int, nbytes: int, free: Callable[[int], None]) -> None:
+    def __init__(self, address: int, nbytes: int, retired: Retired) -> None:
         self.address = address
         self.nbytes = nbytes
-        # At exit the driver takes everything back; libraries may still hold it then.
-        weakref.finalize(self, free, address).atexit = False
+        retired.expect(self, retired.runtime.free, address)
 
 
-def pinned(cuda: Any, nbytes: int) -> np.ndarray[Any, Any]:
-    """Page-locked memory, zeroed; freed with the last reference, which its holder keeps until the
-    transfers from and to it are done. Local.
+class _Pinned:
+    """Page-locked memory of the host, as NumPy takes it."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+class Retired:
+    """Memory that nobody holds any more, but that work of the device may still use.
+
+    The last reference may go anywhere: in another thread, under another current device, while work
+    is captured. So that is only noted then, and who asks for memory next frees it.
     """
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self.runtime = gpu.cuda.runtime
+        self._waiting: deque[tuple[Callable[[int], None], int]] = deque()
+
+    def expect(self, owner: Any, free: Callable[[int], None], address: int) -> None:
+        """Note memory for `free` when its owner goes. Local."""
+        # At exit the driver takes everything back; libraries may still hold it then.
+        weakref.finalize(owner, self._waiting.append, (free, address)).atexit = False
+
+    def free(self) -> None:
+        """Free what was noted, once the work given to the device is done. Local."""
+        if not self._waiting:
+            return
+        # A device that has failed frees nothing, and says so at the next call.
+        with contextlib.suppress(RuntimeError), self._gpu.cuda.Device(self._gpu.index):
+            # What is noted from now on may have been given work after the waiting.
+            count = len(self._waiting)
+            self.runtime.deviceSynchronize()
+            for _ in range(count):
+                free, address = self._waiting.popleft()
+                free(address)
+
+
+def pinned(gpu: Gpu, nbytes: int, retired: Retired) -> np.ndarray[Any, Any]:
+    """Page-locked memory, zeroed; given back with the last reference, but not before transfers from
+    and to it are done. Local.
+    """
+    runtime = gpu.cuda.runtime
     try:
-        memory = cuda.PinnedMemory(max(nbytes, 1), cuda.runtime.hostAllocPortable)
+        address = runtime.hostAlloc(max(nbytes, 1), runtime.hostAllocPortable)
     except RuntimeError as error:
-        raise failure(f"allocating {nbytes} bytes of pinned memory", error) from error
-    array: np.ndarray[Any, Any]
-    array = np.frombuffer(cuda.PinnedMemoryPointer(memory, 0), np.uint8)[:nbytes]
+        raise gpu.failure(f"allocating {nbytes} bytes of pinned memory", error) from error
+    owner = _Pinned(address, nbytes)
+    retired.expect(owner, runtime.freeHost, address)
+    array = np.asarray(owner)
     array[:] = 0
     return array
 
@@ -78,10 +124,10 @@ class Uploads:
     A slot is written again only after its former upload, which is long done by then.
     """
 
-    def __init__(self, cuda: Any) -> None:
-        self._cuda = cuda
-        self._memory = pinned(cuda, _SLOTS * SLOT_BYTES)
-        self._events = [CudaEvent(cuda) for _ in range(_SLOTS)]
+    def __init__(self, gpu: Gpu, retired: Retired) -> None:
+        self._gpu = gpu
+        self._memory = pinned(gpu, _SLOTS * SLOT_BYTES, retired)
+        self._events = [CudaEvent(gpu) for _ in range(_SLOTS)]
         self._next = 0
 
     def give(self, source: np.ndarray[Any, Any], target: int, stream: Any) -> None:
@@ -92,17 +138,17 @@ class Uploads:
         start = number * SLOT_BYTES
         slot = self._memory[start : start + source.nbytes]
         slot[:] = source.reshape(-1).view(np.uint8)
-        copy(self._cuda, target, address_of(slot), slot.nbytes, kind=UP, stream=stream)
+        copy(self._gpu, target, address_of(slot), slot.nbytes, kind=UP, stream=stream)
         stream.record(event)
 
 
-def copy(cuda: Any, target: int, source: int, nbytes: int, *, kind: str, stream: Any) -> None:
+def copy(gpu: Gpu, target: int, source: int, nbytes: int, *, kind: str, stream: Any) -> None:
     """Give a stream the copy of some bytes between addresses. Local."""
-    runtime = cuda.runtime
+    runtime = gpu.cuda.runtime
     try:
         runtime.memcpyAsync(target, source, nbytes, getattr(runtime, kind), stream.pointer)
     except RuntimeError as error:
-        raise failure(f"a transfer of {nbytes} bytes", error) from error
+        raise gpu.failure(f"a transfer of {nbytes} bytes", error) from error
 
 
 def nbytes_of(access: Access) -> int:

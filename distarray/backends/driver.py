@@ -18,7 +18,11 @@ from distarray.backends.base import Event, Graph, Stream
 
 
 class Allocation(Protocol):
-    """Device memory, given back when the last reference goes."""
+    """Device memory, given back when the last reference goes.
+
+    Where it is pooled, others may then be given it while work that uses it still waits: see
+    `Driver.allocate`. Memory that is not is kept until that work is done.
+    """
 
     address: int
     nbytes: int
@@ -92,6 +96,13 @@ class Driver(Protocol):
     name : "cuda" or "simulated"
     compiles : bool
         Whether `load` works; else work is given as Python functions by `call`.
+    compute : Stream
+        For kernels and array operations. Pooled memory is its own: what is given to it may use
+        that at once.
+    communication : Stream
+        For packing, unpacking and messages, of higher priority. It may use pooled memory after an
+        event that compute recorded since the allocation, and who gives it such work holds the
+        memory until compute waits for that work.
     """
 
     name: str
@@ -104,11 +115,13 @@ class Driver(Protocol):
     def event(self) -> Event: ...
 
     def allocate(self, nbytes: int, *, pooled: bool = True) -> Allocation:
-        """Memory aligned to 512 bytes; not `pooled` for what other libraries are handed. Local."""
+        """Memory aligned to 512 bytes; not `pooled` for what other libraries are handed, and for
+        what is first used by another stream than compute. Local.
+        """
         ...
 
     def pinned(self, nbytes: int) -> np.ndarray[Any, Any]:
-        """Page-locked host memory, 1-D uint8, zeroed. Local."""
+        """Page-locked host memory, 1-D uint8, zeroed, kept until its work is done. Local."""
         ...
 
     def fill(self, access: Access, byte: int, stream: Stream) -> None:
@@ -178,7 +191,9 @@ class Driver(Protocol):
         ...
 
     def begin_capture(self) -> bool:
-        """See `Backend.begin_capture`."""
+        """See `Backend.begin_capture`. BackendError while work is captured already. Local."""
         ...
 
-    def end_capture(self) -> Graph: ...
+    def end_capture(self) -> Graph:
+        """See `Backend.end_capture`. BackendError where no work is captured. Local."""
+        ...
