@@ -44,6 +44,7 @@ class Checksums:
         self._shape = array.shape
         self._tile = array.tile
         self._itemsize = np.dtype(array.dtype).itemsize
+        self._scratch = np.empty(0, np.uint8)
         self.table = np.zeros(tile_counts(array.shape, array.tile), np.uint32)
 
     def add(self, box: Box, values: Values) -> None:
@@ -51,14 +52,21 @@ class Checksums:
         for index in tiles_over(box, self._tile):
             whole = tile_box(index, self._shape, self._tile)
             part = whole.intersection(box)
-            inside = values[part.slices(box.start)]
-            if part == whole:
-                octets = np.ascontiguousarray(inside)
-            else:
-                octets = np.zeros(whole.shape, values.dtype)
-                octets[part.slices(whole.start)] = inside
-            sum_ = zlib.crc32(octets.reshape(-1).view(np.uint8).data)
-            self.table[index] ^= np.uint32(sum_ ^ _of_zeros(octets.nbytes))
+            octets = self._octets(whole, part, values[part.slices(box.start)])
+            self.table[index] ^= np.uint32(zlib.crc32(octets.data) ^ _of_zeros(octets.nbytes))
+
+    def _octets(self, whole: Box, part: Box, inside: Values) -> Values:
+        """The bytes of a tile that is zero but for the values of a part of it."""
+        if part == whole and inside.flags.c_contiguous:
+            return inside.reshape(-1).view(np.uint8)
+        count = whole.size * inside.itemsize
+        if self._scratch.size < count:
+            self._scratch = np.empty(count, np.uint8)
+        octets = self._scratch[:count]
+        if part != whole:
+            octets[...] = 0
+        octets.view(inside.dtype).reshape(whole.shape)[part.slices(whole.start)] = inside
+        return octets
 
     def finished(self, combined: Values) -> Values:
         """The checksums of whole tiles, from the combined tables of all ranks. Local."""
