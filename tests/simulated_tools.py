@@ -11,10 +11,12 @@ from distarray.backends.simulated import SimulatedDriver
 class Block:
     """A 1-D array on a simulated device. `values` looks into the memory past all queues."""
 
-    def __init__(self, driver: SimulatedDriver, count: int, dtype: str = "f8") -> None:
+    def __init__(
+        self, driver: SimulatedDriver, count: int, dtype: str = "f8", *, pooled: bool = True
+    ) -> None:
         self.dtype = np.dtype(dtype)
         self.count = count
-        self.allocation = driver.allocate(count * self.dtype.itemsize)
+        self.allocation = driver.allocate(count * self.dtype.itemsize, pooled=pooled)
         self.values = self.allocation.bytes.view(self.dtype)
         self.address = self.allocation.address
 

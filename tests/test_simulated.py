@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from distarray.backends import simulated
-from distarray.backends.simulated import SimulatedDriver, schedule
-from distarray.errors import BackendError
+from distarray.backends.simulated import SimulatedDriver, memory, schedule
+from distarray.errors import BackendError, RaceError
 from tests import devices
 from tests.harness import ROOT
 from tests.simulated_tools import Block, nothing
@@ -253,20 +253,102 @@ def test_work_does_not_hold_much_memory_back(driver, log, monkeypatch):
     assert log.ran == ["a"]
 
 
-def test_memory_goes_with_its_last_reference_and_the_work_that_uses_it(driver):
-    block = Block(driver, 10)
+def test_plain_memory_goes_with_its_last_reference_and_the_work_that_uses_it(driver):
+    block = Block(driver, 10, pooled=False)
     gone, address = weakref.ref(block.allocation), block.address
     driver.call(nothing, driver.compute, [block.writes()], "write")
     del block
-    assert driver.memory_at(address) is gone()
-    assert gone() is not None
-    driver.finish()
     gc.disable()  # it must not take the garbage collector
     try:
+        assert gone() is not None
+        driver.finish()
         assert gone() is None
     finally:
         gc.enable()
     assert driver.memory_at(address) is None
+
+
+def test_pooled_memory_goes_to_the_next_owner_while_work_that_uses_it_waits(driver):
+    block = Block(driver, 10)
+    address = block.address
+    driver.fill(block.writes(), 3, driver.compute)
+    del block
+    assert driver.memory_at(address) is None
+    assert Block(driver, 9).address != address
+    following = Block(driver, 10)
+    assert following.address == address
+    assert driver.memory_at(address) is following.allocation.memory
+    driver.finish()
+    assert np.isnan(following.values).all()
+
+
+def test_memory_from_the_pool_holds_nan_after_what_compute_did_for_its_former_owner(driver, log):
+    block = Block(driver, 4)
+    driver.to_device(np.ones(4), block.writes(), driver.compute, pinned=False)
+    kept = Block(driver, 4)
+    driver.call(lambda: log.ran.append(kept.values[0]), driver.compute, [kept.reads()], "read")
+    del block
+    following = Block(driver, 4)
+    driver.to_device(np.full(4, 2.0), following.writes(1), driver.compute, pinned=False)
+    driver.finish()
+    assert np.isnan(following.values[0])
+    assert following.values[1:].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("waits", ["compute", "host", "nobody"])
+def test_memory_that_other_work_may_use_is_not_to_be_given_back(driver, waits):
+    """CuPy gives it to the next owner at once."""
+    block = Block(driver, 4)
+    driver.fill(block.writes(), 3, driver.communication)
+    end = mark(driver, driver.communication)
+    del block
+    if waits == "nobody":
+        with pytest.raises(RaceError) as error:
+            Block(driver, 4)
+        assert str(error.value) == (
+            "'reuse of freed memory' on stream compute writes device memory while 'fill' on stream "
+            "communication may still write it: compute must wait for an event recorded on "
+            "communication after 'fill'."
+        )
+        simulated.finish()
+        return
+    if waits == "compute":
+        driver.compute.wait(end)
+    else:
+        end.synchronize()
+    assert np.isnan(Block(driver, 4).values).sum() in {0, 4}
+
+
+def test_other_streams_wait_for_compute_before_they_use_memory_from_the_pool(driver):
+    first = Block(driver, 4)
+    del first
+    block = Block(driver, 4)
+    with pytest.raises(RaceError, match="communication must wait for an event recorded on compute"):
+        driver.fill(block.writes(), 3, driver.communication)
+    driver.communication.wait(mark(driver, driver.compute))
+    driver.fill(block.writes(), 3, driver.communication)
+    simulated.finish()
+
+
+def test_a_graph_holds_the_memory_that_it_uses(driver):
+    driver.begin_capture()
+    block = Block(driver, 4)
+    driver.fill(block.writes(), 3, driver.compute)
+    address = block.address
+    del block
+    graph = driver.end_capture()
+    assert Block(driver, 4).address != address
+    del graph
+    gc.collect()
+    assert Block(driver, 4).address == address
+
+
+def test_the_pool_keeps_some_memory_only(driver, monkeypatch):
+    monkeypatch.setattr(memory, "_MOST_POOLED", 100)
+    blocks = [Block(driver, 10) for _ in range(3)]
+    gone = [weakref.ref(block.allocation.memory) for block in blocks]
+    blocks.clear()
+    assert sum(found() is not None for found in gone) == 1
 
 
 def test_pinned_memory_is_known_while_a_view_of_it_lives(driver):

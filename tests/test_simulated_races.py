@@ -224,14 +224,14 @@ def test_accesses_known_to_be_done_are_forgotten(driver):
     for i in range(5000):
         driver.call(nothing, driver.compute, [block.writes(i, i + 1)], "part")
         driver.compute.synchronize()
-    assert sum(map(len, block.allocation._records)) <= memory._MANY + 1
+    assert sum(map(len, block.allocation.memory._records)) <= memory._MANY + 1
 
 
 def test_the_same_range_again_takes_no_more_room(driver):
     block = Block(driver, 8)
     for _ in range(1000):
         driver.call(nothing, driver.compute, [block.reads(), block.writes()], "step")
-    assert sum(map(len, block.allocation._records)) == 2
+    assert sum(map(len, block.allocation.memory._records)) == 2
 
 
 class Model:

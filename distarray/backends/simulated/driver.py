@@ -21,7 +21,14 @@ from distarray.backends.base import Event, Graph, Stream
 from distarray.backends.driver import Access, Allocation, Extents, KernelText, Parameters
 from distarray.backends.simulated import races
 from distarray.backends.simulated.capture import Capture
-from distarray.backends.simulated.memory import UNSET, AddressMap, Memory, SimulatedAllocation
+from distarray.backends.simulated.memory import (
+    UNSET,
+    AddressMap,
+    Memory,
+    Pool,
+    PooledAllocation,
+    SimulatedAllocation,
+)
 from distarray.backends.simulated.schedule import (
     Schedule,
     SimulatedEvent,
@@ -77,6 +84,7 @@ class SimulatedDriver:
         self._schedule = Schedule(names, _seed() if seed is None else seed)
         self.compute, self.communication, _ = self._schedule.streams
         self._memory = AddressMap()
+        self._pool = Pool()
         _drivers.add(self)
 
     @property
@@ -95,6 +103,7 @@ class SimulatedDriver:
         self._schedule.capture = None
         self._schedule.finish()
         self._memory.check()
+        self._pool.check()
 
     def nccl_binding(self) -> StandInBinding:
         """What stands in for NCCL; see `nccl`. Local."""
@@ -117,18 +126,30 @@ class SimulatedDriver:
         return SimulatedEvent(self._schedule)
 
     def allocate(self, nbytes: int, *, pooled: bool = True) -> Allocation:
-        """Memory aligned to 512 bytes, all of them 0xFF: NaN. Local."""
+        """Memory aligned to 512 bytes, all of them 0xFF: NaN. Local.
+
+        Pooled memory may be what another has given back. It is filled by work of the compute
+        stream then, which is refused as a race where work of another stream may still use it.
+        """
         self._schedule.allocated(nbytes)
-        memory = SimulatedAllocation(nbytes, self._schedule.lanes)
-        self._memory.add(memory)
-        return memory
+        # What is given while work is captured would be captured.
+        reuses = pooled and self._schedule.capture is None
+        used = self._pool.take(nbytes) if reuses else None
+        memory = SimulatedAllocation(nbytes, self._schedule.lanes) if used is None else used
+        held = PooledAllocation(memory, self._pool) if pooled else memory
+        self._memory.add(held)
+        if used is not None:
+            everything = Access(held, held.address, (nbytes,), (1,), 1, True)
+            self.fill(everything, UNSET, self.compute, name="reuse of freed memory")
+        return held
 
     def pinned(self, nbytes: int) -> Array:
         return self._memory.pinned(nbytes, self._schedule.lanes)
 
-    def fill(self, access: Access, byte: int, stream: Stream) -> None:
+    def fill(self, access: Access, byte: int, stream: Stream, *, name: str = "fill") -> None:
+        """See `Driver.fill`; reports call it by the name. Local."""
         function = partial(ctypes.memset, access.address, byte, _nbytes(access))
-        _give(stream, Work(function, (access,), "fill"))
+        _give(stream, Work(function, (access,), name))
 
     def to_device(self, source: Array, target: Access, stream: Stream, *, pinned: bool) -> None:
         nbytes = _nbytes(target)

@@ -1,8 +1,9 @@
 """Memory of the simulated device and of its host, with who touched it and when.
 
 Device memory is NumPy memory at its real address; it holds NaN (bytes 0xFF) until it is written, so
-that what reads too early shows. Of each range accessed in a piece of memory only the latest access
-by each stream is kept: what is ordered after that is ordered after those before it.
+that what reads too early shows. Pooled memory goes from hand to hand as it does on a GPU. Of each
+range accessed in a piece of memory only the latest access by each stream is kept: what is ordered
+after that is ordered after those before it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ ALIGNMENT = 512
 UNSET = 0xFF
 _GUARD = 64
 _UNWRITTEN = bytes([UNSET]) * _GUARD
+#: Bytes that the pool keeps at most.
+_MOST_POOLED = 1 << 26
 #: Ranges of one stream in one piece of memory from which on those known to be done are dropped.
 _MANY = 64
 
@@ -62,6 +65,11 @@ class Memory:
         self._latest_write = [0] * lanes
         self._records: list[dict[Any, Record]] = [{} for _ in range(lanes)]
         self._many = _MANY
+
+    @property
+    def memory(self) -> Memory:
+        """Itself, as what accesses name has it."""
+        return self
 
     def unordered(self, access: Access, clock: Clock, lane: int) -> tuple[int, Record] | None:
         """The stream and the record of a conflicting access that does not come before `clock`.
@@ -127,10 +135,75 @@ class SimulatedAllocation(Memory):
             overrun(self.nbytes)
 
 
+class PooledAllocation:
+    """Device memory from the pool, which takes it back with the last reference.
+
+    As on a GPU, work that was given holds none: who holds the memory answers for that.
+
+    Attributes
+    ----------
+    memory : SimulatedAllocation
+    address, nbytes : int
+    """
+
+    __slots__ = ("__weakref__", "_pool", "address", "memory", "nbytes")
+
+    def __init__(self, memory: SimulatedAllocation, pool: Pool) -> None:
+        self.memory = memory
+        self.address, self.nbytes = memory.address, memory.nbytes
+        self._pool = pool
+
+    @property
+    def bytes(self) -> Array:
+        """The host's view of it; see `SimulatedAllocation`."""
+        return self.memory.bytes
+
+    def __del__(self) -> None:
+        self._pool.give_back(self.memory)
+
+
+class Pool:
+    """Memory that nobody holds, with the record of what work does with it, which may still wait.
+
+    What was given back last goes out first, as from CuPy's pool.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[SimulatedAllocation]] = {}
+        self._nbytes = 0
+
+    def take(self, nbytes: int) -> SimulatedAllocation | None:
+        """Memory of a size, if there is some. Local."""
+        found = self._free.get(nbytes)
+        if not found:
+            return None
+        self._nbytes -= nbytes
+        return found.pop()
+
+    def give_back(self, memory: SimulatedAllocation) -> None:
+        """Keep memory for the next who asks for its size. Local."""
+        self._nbytes += memory.nbytes
+        if self._nbytes > _MOST_POOLED:
+            self._free.clear()
+            self._nbytes = memory.nbytes
+        self._free.setdefault(memory.nbytes, []).append(memory)
+
+    def check(self) -> None:
+        """Let go of memory around which work has written, which reports it. Local."""
+        for kept in self._free.values():
+            kept[:] = [memory for memory in kept if memory.intact()]
+        self._nbytes = sum(memory.nbytes for kept in self._free.values() for memory in kept)
+
+
 def _aligned(raw: Array, nbytes: int, before: int = 0) -> tuple[Array, int]:
     address = raw.ctypes.data
     offset = before + -(address + before) % ALIGNMENT
     return raw[offset : offset + nbytes], address + offset
+
+
+def _memory_of(known: weakref.ref[Any]) -> Memory | None:
+    held = known()
+    return None if held is None else held.memory
 
 
 class AddressMap:
@@ -141,12 +214,11 @@ class AddressMap:
         self._found: dict[int, Callable[[], Memory | None]] = {}
         self._owners: dict[int, weakref.ref[Any]] = {}
 
-    def add(self, memory: Memory) -> None:
-        """Know memory for as long as somebody holds it."""
-        self._found[memory.address] = weakref.ref(
-            memory, functools.partial(self._forget, memory.address)
-        )
-        bisect.insort(self._starts, memory.address)
+    def add(self, held: SimulatedAllocation | PooledAllocation) -> None:
+        """Know memory for as long as somebody holds it. Local."""
+        known = weakref.ref(held, functools.partial(self._forget, held.address))
+        self._found[held.address] = functools.partial(_memory_of, known)
+        bisect.insort(self._starts, held.address)
 
     def pinned(self, nbytes: int, lanes: int) -> Array:
         """Zeroed host memory, known for as long as somebody holds it or a view of it."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from distarray.backends.base import Event
 from distarray.backends.driver import Access
@@ -54,6 +54,15 @@ class Work:
     name: str
     prepare: Callable[[bool], None] | None = None
     captured: bool = False
+
+
+class Waiting(NamedTuple):
+    """Work that has not run, the clock of what comes before it, and the memory that it touches."""
+
+    clock: Clock
+    function: Callable[[], object]
+    name: str
+    memories: list[Memory]
 
 
 class SimulatedEvent:
@@ -105,7 +114,7 @@ class SimulatedStream:
     clock : tuple of int
         What comes before the next piece of work.
     queue : deque
-        Work that has not run, each with the clock of what comes before it.
+        Work that has not run.
     """
 
     def __init__(self, schedule: Schedule, name: str, lane: int) -> None:
@@ -113,7 +122,7 @@ class SimulatedStream:
         self.lane = lane
         self.pointer = lane + 1
         self.clock: Clock = ()
-        self.queue: deque[tuple[Clock, Work]] = deque()
+        self.queue: deque[Waiting] = deque()
         #: What the host knew when `clock` last took it in.
         self.host: Clock = ()
         self._schedule = schedule
@@ -219,7 +228,7 @@ class Schedule:
             stream.host = self.host
             stream.clock = joined(stream.clock, self.host)
         clock = stream.clock
-        memories: list[Memory] = [access.allocation for access in work.accesses]  # type: ignore[misc]
+        memories = [cast("Memory", access.allocation).memory for access in work.accesses]
         for access, memory in zip(work.accesses, memories, strict=True):
             found = memory.unordered(access, clock, lane)
             if found is not None:
@@ -227,7 +236,8 @@ class Schedule:
         if work.prepare is not None:
             self.run_until(clock)
             work.prepare(work.captured)
-        stream.queue.append((clock, work))
+        # Work that waits keeps memory, but keeps it from nobody else.
+        stream.queue.append(Waiting(clock, work.function, name, memories))
         index, known = clock[lane] + 1, self.host[lane]
         stream.clock = with_count(clock, lane, index)
         for access, memory in zip(work.accesses, memories, strict=True):
@@ -253,7 +263,7 @@ class Schedule:
 
     def check_host(self, access: Access, what: str) -> None:
         """Raise if the host touches memory that work may still use. Local."""
-        found = cast("Memory", access.allocation).unordered(access, self.host, -1)
+        found = cast("Memory", access.allocation).memory.unordered(access, self.host, -1)
         if found is not None:
             raise self._race(what, HOST, access, found)
 
@@ -268,7 +278,7 @@ class Schedule:
             earlier=record.name,
             earlier_stream=self.streams[lane].name,
             earlier_writes=record.write,
-            place=cast("Memory", access.allocation).kind,
+            place=cast("Memory", access.allocation).memory.kind,
         )
 
     def synchronize(self, clock: Clock) -> None:
@@ -299,7 +309,7 @@ class Schedule:
         free = [
             stream
             for stream in self.streams
-            if ran[stream.lane] < clock[stream.lane] and self.covers(stream.queue[0][0])
+            if ran[stream.lane] < clock[stream.lane] and self.covers(stream.queue[0].clock)
         ]
         if not free:
             return False
@@ -312,7 +322,7 @@ class Schedule:
                 f"'{self._running}' is work of a stream and cannot wait for other work; let the "
                 "host wait before it gives the work."
             )
-        _, work = stream.queue.popleft()
+        work = stream.queue.popleft()
         self._ran[stream.lane] += 1
         self.statistics.run += 1
         self._running = work.name
