@@ -17,7 +17,8 @@ BLOCK = re.compile(
     r"(?:<!-- ci: (?P<ci>.+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL
 )
 BLOCKS = [match.groupdict() for match in BLOCK.finditer(TEXT)]
-PROGRAM, TRACER, TEST_PROGRAM = (block["text"] for block in BLOCKS if block["language"] == "python")
+PYTHON = (block["text"] for block in BLOCKS if block["language"] == "python")
+PROGRAM, TRACER, RUN, TEST_PROGRAM = PYTHON
 SHELL = [block for block in BLOCKS if block["language"] == "bash"]
 SCRIPTS = [block["text"] for block in SHELL if "#SBATCH" in block["text"]]
 COMMANDS = [
@@ -53,6 +54,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder with the programs of README."""
     (tmp_path / "heat.py").write_text(smaller(PROGRAM))
     (tmp_path / "tracer.py").write_text(TRACER)
+    (tmp_path / "run.py").write_text(RUN)
     (tmp_path / "test_mine.py").write_text(TEST_PROGRAM)
     return tmp_path
 
@@ -102,6 +104,19 @@ def test_programs_print_the_same_on_one_rank_and_on_several(
     alone = run_serial(folder / program, cwd=folder, timeout=120).stdout
     assert re.fullmatch(printed, alone)
     assert run_ranks(folder / program, 3, cwd=folder, timeout=120).stdout == alone
+
+
+def test_the_run_goes_on_where_it_was_stopped(folder: Path) -> None:
+    def started(n: int) -> str:
+        return run_ranks(folder / "run.py", n, cwd=folder, timeout=120).stdout
+
+    whole = started(1)
+    assert re.fullmatch(r"peak \d\.\d{9,}\n", whole)
+    checkpoints = folder / "checkpoints"
+    kept = ["checkpoint_0000000900.h5", "checkpoint_0000001000.h5"]
+    assert sorted(path.name for path in checkpoints.glob("*.h5")) == kept
+    (checkpoints / kept[1]).unlink()
+    assert started(2) == whole
 
 
 def test_the_program_is_as_short_as_it_says() -> None:
