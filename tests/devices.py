@@ -26,6 +26,7 @@ _PURE = "plans and pure functions: no device takes part"
 _HOST = "blocks of host memory that the test makes itself: no device takes part"
 _COMPILER = "the C generator and the host's compiler, which serve the CPU only"
 _PROCESSES = "launching, failing and ending of processes: no device takes part"
+_FILES = "what a crash leaves of files: no device takes part"
 _OWN_DEVICE = "names or makes its device itself; runs without --device"
 _BENCH = "compares CPU kernels with a C loop on the CPU"
 _POLLS = "the CPU's tiles of a core and the polls between them; on a device streams do this"
@@ -56,13 +57,17 @@ NOT_ON_A_DEVICE = {
     "test_harness.py": _PROCESSES,
     "test_io_layout.py": _HOST,
     "test_io_tiles.py": _PURE,
+    "test_kills.py": _PROCESSES,
     "test_layers.py": _PURE,
     "test_native.py": _COMPILER,
+    "test_preemption.py": _PROCESSES,
     "test_process_grids.py": _PURE,
     "test_readme.py::test_command_runs": "commands that name their device, or test it",
     "test_redistribute_plan.py": _PURE,
     "test_reductions_plan.py": _PURE,
     "test_regions.py": _PURE,
+    "test_replay.py": _FILES,
+    "test_signals.py": _PROCESSES,
     "test_simulated*.py": _OWN_DEVICE,
     "test_solvers_transforms.py": _PURE,
     "test_spans.py": _PURE,
