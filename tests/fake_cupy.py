@@ -385,6 +385,8 @@ class NcclCommunicator:
         self._fake = fake
 
     def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
         return lambda *arguments: self._fake.note(name, *arguments)
 
 

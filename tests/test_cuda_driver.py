@@ -15,7 +15,7 @@ import pytest
 from distarray.backends import cuda, native, nvidia, nvrtc
 from distarray.backends.cuda_memory import SLOT_BYTES
 from distarray.backends.driver import Access, KernelText, Parameters
-from distarray.errors import BackendError
+from distarray.errors import BackendError, CommunicationError
 from tests.fake_cupy import UUID, CUDARuntimeError, FakeCupy, FakeLibrary, OutOfMemoryError
 
 SCALE = KernelText("extern void scale;", "scale", ("double *", "double"))
@@ -675,6 +675,32 @@ def test_nccl_is_bound_by_address_count_type_and_stream(driver, fake):
         ("check_async_error",),
         ("destroy",),
     ]
+
+
+@pytest.mark.parametrize(("status", "error"), [(7, None), (6, "NCCL reports the error 6")])
+def test_statuses_that_cupy_has_no_name_for(driver, fake, status, error):
+    """CuPy looks the name of a status up in a dict that ends at 5."""
+    group = driver.nccl_binding().connect(1, bytes(128), 0, None)
+    fake.refuse["check_async_error"] = [KeyError(status)]
+    if error is None:
+        group.check()
+        return
+    with pytest.raises(CommunicationError, match=error):
+        group.check()
+    group.abort()
+    assert fake.calls[-1] == ("abort",)
+
+
+def test_memory_that_nccl_needs_is_tried_before_ranks_wait_for_it(driver, fake, monkeypatch):
+    binding = driver.nccl_binding()
+    monkeypatch.setattr(fake.runtime, "memGetInfo", lambda: (64 << 20, 1 << 37))
+    binding.require_ready()
+    fake.refuse["malloc"] = [CUDARuntimeError(2)]
+    with pytest.raises(BackendError, match="NCCL needs memory of its own on the GPU .cudaError2"):
+        binding.require_ready()
+    monkeypatch.setattr(fake.runtime, "memGetInfo", lambda: (63 << 20, 1 << 37))
+    with pytest.raises(BackendError, match=".63 MiB are free.; leave it 64 MiB, or use transport="):
+        binding.require_ready()
 
 
 def test_a_missing_nccl_names_the_wheel(driver, fake, monkeypatch):

@@ -178,3 +178,34 @@ def test_exit_and_quit_on_one_rank_end_all_with_their_code(tmp_path, leave):
     assert result.returncode == 3
     assert "distarray: rank 2 of 3 failed, all ranks are ended." in result.stderr
     assert f"if world.rank == 2: {leave}" in result.stderr
+
+
+def test_ranks_that_wait_too_long_are_ended_and_the_one_with_a_reason_is_heard(tmp_path):
+    text = """
+from distarray.comm import failure
+with failure.deadline("The ranks meet", 1.0) as reasons:
+    if world.rank == 1:
+        reasons.append("ValueError: no memory on purpose")
+        world.barrier()
+    time.sleep(60)  # as another library waits
+"""
+    result = job(tmp_path, text)
+    assert result.returncode == 1
+    assert (
+        "distarray: rank 1 of 3 waits too long: The ranks meet, which has not ended after 1 s.\n"
+        "ValueError: no memory on purpose\nIt is here:\n"
+    ) in result.stderr, result.report()
+    assert "world.barrier()" in result.stderr
+    assert result.seconds < 20
+
+
+def test_what_ends_in_time_is_not_ended_later(tmp_path):
+    text = """
+from distarray.comm import failure
+with failure.deadline("The ranks meet", 1.0):
+    world.barrier()
+time.sleep(1.5)
+world.barrier()
+"""
+    result = job(tmp_path, text)
+    assert result.returncode == 0, result.report()

@@ -52,15 +52,34 @@ def test_messages_are_split_at_the_limit_alike_on_both_sides():
     ]
 
 
-def test_a_group_ends_when_a_call_in_it_fails():
-    class Failing(Recorded):
-        def send(self, *_):
-            raise RuntimeError("remote error")
+class Failing(Recorded):
+    """Every call but `send`, `broadcast` and `reduce` works."""
 
+    def send(self, *_):
+        raise RuntimeError("remote error")
+
+    broadcast = reduce = send
+
+    def group_end(self):
+        self.calls.append(("group_end",))
+        raise RuntimeError("the error again")
+
+
+GROUPS = {
+    "exchange": lambda ranks: nccl.exchange(ranks, [(1, 4096, 64)], [], 1 << 30, 7),
+    "all_gather": lambda ranks: nccl.Collectives(ranks, 2, 64).all_gather(0, 4096, 100, 7),
+    "reduce_scatter": lambda ranks: nccl.Collectives(ranks, 2, 64).reduce_scatter(
+        0, 4096, 100, np.dtype("f8"), "sum", 7
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_in_which_a_call_fails_ends_and_is_the_last(name):
     ranks = Failing()
     with pytest.raises(RuntimeError, match="remote error"):
-        nccl.exchange(ranks, [(1, 4096, 64)], [], 1 << 30, 7)
-    assert ranks.calls == [("group_start",), ("group_end",)]
+        GROUPS[name](ranks)
+    assert ranks.calls == [("group_start",), ("group_end",), ("abort",)]
 
 
 @pytest.mark.parametrize(

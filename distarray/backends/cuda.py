@@ -357,4 +357,4 @@ class CudaDriver:
                 f"NCCL cannot be loaded; pip install nvidia-nccl-cu{major}, or use another "
                 "transport."
             )
-        return NcclBinding(nccl, self.identity)
+        return NcclBinding(nccl, self.identity, self._runtime)

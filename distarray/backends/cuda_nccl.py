@@ -10,17 +10,48 @@ from __future__ import annotations
 
 from typing import Any
 
+from distarray.errors import BackendError, CommunicationError
+
+#: Bytes that connecting needs at least.
+LEAST_FREE = 64 << 20
+_TRIED = 1 << 20
+#: What the library calls work that has not ended, and no error.
+IN_PROGRESS = 7
+
 
 class NcclBinding:
     """The library in this process; see `comm.nccl.Binding`."""
 
-    def __init__(self, nccl: Any, device: str) -> None:
+    def __init__(self, nccl: Any, device: str, runtime: Any) -> None:
         self._nccl = nccl
+        self._runtime = runtime
         self.device = device
 
     def version(self) -> int:
         number: int = self._nccl.get_version()
         return number
+
+    def require_ready(self) -> None:
+        """Take some memory of the device, and give it back. Local.
+
+        Raises
+        ------
+        BackendError
+            There is too little, or CUDA fails.
+        """
+        runtime = self._runtime
+        try:
+            free, _ = runtime.memGetInfo()
+            if free >= LEAST_FREE:
+                runtime.free(runtime.malloc(_TRIED))
+                return
+            found = f"{free >> 20} MiB are free"
+        except runtime.CUDARuntimeError as error:
+            found = str(error)
+        raise BackendError(
+            f"NCCL needs memory of its own on the GPU ({found}); leave it {LEAST_FREE >> 20} MiB, "
+            "or use transport='staged'."
+        )
 
     def unique_id(self) -> bytes:
         identity: bytes = self._nccl.get_unique_id()
@@ -77,10 +108,19 @@ class NcclGroup:
         self._communicator.broadcast(send, recv, count, self._dtypes[dtype], root, stream)
 
     def check(self) -> None:
-        self._communicator.check_async_error()
+        try:
+            self._communicator.check_async_error()
+        except KeyError as status:  # CuPy knows no name for a status that is newer than it
+            if status.args != (IN_PROGRESS,):
+                raise CommunicationError(
+                    f"NCCL reports the error {status}; set NCCL_DEBUG=INFO to see more."
+                ) from None
 
     def destroy(self) -> None:
         self._communicator.destroy()
+
+    def abort(self) -> None:
+        self._communicator.abort()
 
 
 #: As `comm.nccl` names them; backends and comm do not import each other.

@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
@@ -166,3 +166,39 @@ def _report_exit(watch: _Watch) -> None:
         return
     number = code if isinstance(code, int) else 1
     watch.fail(f"sys.exit({code!r}) was called here:\n{_exits.place}", number)
+
+
+@contextlib.contextmanager
+def deadline(action: str, seconds: float) -> Iterator[list[str]]:
+    """End all ranks if what is enclosed takes longer, for calls of other libraries that wait for
+    ranks which may have failed. Local.
+
+    The list is for reasons why it may never end: they are printed, before what ranks print that
+    only wait.
+    """
+    reasons: list[str] = []
+    waiting = threading.get_ident()
+
+    def end() -> None:
+        if not reasons:
+            time.sleep(_PATIENCE)
+        frames = traceback.format_stack(sys._current_frames().get(waiting))
+        why = "".join(f"{reason}\n" for reason in reasons)
+        text = f"{action}, which has not ended after {seconds:g} s.\n{why}It is here:\n"
+        _end_late(text + "".join(frames))
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield reasons
+    finally:
+        timer.cancel()
+
+
+def _end_late(text: str) -> None:
+    """Print the text with this rank's number, then end all ranks, from any thread."""
+    watch = _installed[0] if _installed else _Watch(0, 1, os._exit)
+    sys.stderr.write(f"distarray: rank {watch.rank} of {watch.size} waits too long: {text}")
+    sys.stderr.flush()
+    watch.end_all(1)

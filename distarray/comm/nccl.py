@@ -17,17 +17,22 @@ but not reduced; calls are split above the message limit, alike on all ranks.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 
+from distarray.comm import failure
 from distarray.comm.base import Communicator
 from distarray.errors import CommunicationError, DistArrayError
 
 #: Element types of the library, by NumPy's names.
 DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64")
 OPERATIONS = ("sum", "prod", "min", "max")
+
+#: Seconds that ranks may take to connect; then some rank has failed and the others wait for it.
+MOST_SECONDS = 600.0
 
 #: (other rank, address on the device, bytes)
 Message = tuple[int, int, int]
@@ -42,14 +47,22 @@ class NcclRanks(Protocol):
     """
 
     def send(self, pointer: int, count: int, dtype: str, peer: int, stream: int) -> None:
-        """The n-th send to a rank goes into that rank's n-th receive from here; equal counts."""
+        """The n-th send to a rank goes into that rank's n-th receive from here; equal counts.
+        Collective over the two.
+        """
         ...
 
-    def recv(self, pointer: int, count: int, dtype: str, peer: int, stream: int) -> None: ...
+    def recv(self, pointer: int, count: int, dtype: str, peer: int, stream: int) -> None:
+        """See `send`. Collective over the two."""
+        ...
 
-    def group_start(self) -> None: ...
+    def group_start(self) -> None:
+        """Collect calls from now on. Local."""
+        ...
 
-    def group_end(self) -> None: ...
+    def group_end(self) -> None:
+        """Give the calls collected to their stream. Collective over those concerned."""
+        ...
 
     def all_reduce(
         self, send: int, recv: int, count: int, dtype: str, op: str, stream: int
@@ -87,6 +100,10 @@ class NcclRanks(Protocol):
         """Give everything back; no work may be under way. Collective."""
         ...
 
+    def abort(self) -> None:
+        """Stop the work under way and give everything back. Local; no call is taken after it."""
+        ...
+
 
 class Binding(Protocol):
     """The library, as one process sees it.
@@ -102,6 +119,16 @@ class Binding(Protocol):
 
     def version(self) -> int:
         """10000 * major + 100 * minor + patch, such as 23004. Local."""
+        ...
+
+    def require_ready(self) -> None:
+        """Try what connecting needs of the device. Local.
+
+        Raises
+        ------
+        BackendError
+            It has too little free memory, or does not work.
+        """
         ...
 
     def unique_id(self) -> bytes:
@@ -121,6 +148,10 @@ class Binding(Protocol):
 def connect(binding: Binding, communicator: Communicator) -> NcclRanks:
     """Connect all ranks of a communicator. Collective.
 
+    A rank on which the library fails while it connects leaves the others waiting in theirs: after
+    MOST_SECONDS all are ended, with what failed and where each is. (Connections that do not block
+    would be told; but CuPy takes what every later call of theirs returns for an error.)
+
     Raises
     ------
     CommunicationError
@@ -134,11 +165,13 @@ def connect(binding: Binding, communicator: Communicator) -> NcclRanks:
         error = _failure(wrong)
     communicator.agree(error)
     identity = communicator.bcast(identity)
-    try:
-        ranks = binding.connect(communicator.size, identity, communicator.rank, communicator)
-    except Exception as wrong:  # whatever the library's binding raises
-        error = _failure(wrong)
-    communicator.agree(error)
+    with failure.deadline("NCCL connects the ranks", MOST_SECONDS) as reasons:
+        try:
+            ranks = binding.connect(communicator.size, identity, communicator.rank, communicator)
+        except Exception as wrong:  # whatever the library's binding raises
+            error = _failure(wrong)
+            reasons.append(str(error))
+        communicator.agree(error)
     return ranks
 
 
@@ -159,19 +192,36 @@ def exchange(
     stream: int,
 ) -> None:
     """Send and receive all messages as one group of a stream's work. Empty ones are skipped.
+    Collective over those concerned.
 
     All of them go at the same time: no order of ranks can block.
     """
-    ranks.group_start()
-    try:
+    with _group(ranks):
         for rank, address, nbytes in receives:
             for part, count in _parts(address, nbytes, 1, limit):
                 ranks.recv(part, count, "uint8", rank, stream)
         for rank, address, nbytes in sends:
             for part, count in _parts(address, nbytes, 1, limit):
                 ranks.send(part, count, "uint8", rank, stream)
-    finally:
-        ranks.group_end()
+
+
+@contextlib.contextmanager
+def _group(ranks: NcclRanks) -> Iterator[None]:
+    """Calls that begin together. Collective over those concerned.
+
+    After an error the other ranks wait for the rest of the group, or the rest of the program would
+    meet half of it: the ranks take no further calls.
+    """
+    ranks.group_start()
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first error counts
+            ranks.group_end()
+        with contextlib.suppress(Exception):
+            ranks.abort()
+        raise
+    ranks.group_end()
 
 
 def _parts(address: int, count: int, itemsize: int, limit: int) -> Iterator[tuple[int, int]]:
@@ -231,12 +281,11 @@ class Collectives:
         if 0 < nbytes <= self._limit:
             self._ranks.all_gather(send, recv, nbytes, "uint8", stream)
             return
-        self._ranks.group_start()
-        for root in range(self._size):
-            for part, length in _parts(0, nbytes, 1, self._limit):
-                target = recv + root * nbytes + part
-                self._ranks.broadcast(send + part, target, length, "uint8", root, stream)
-        self._ranks.group_end()
+        with _group(self._ranks):
+            for root in range(self._size):
+                for part, length in _parts(0, nbytes, 1, self._limit):
+                    target = recv + root * nbytes + part
+                    self._ranks.broadcast(send + part, target, length, "uint8", root, stream)
 
     def reduce_scatter(
         self, send: int, recv: int, count: int, dtype: np.dtype[np.generic], op: str, stream: int
@@ -246,12 +295,11 @@ class Collectives:
         if 0 < count * kind.itemsize <= self._limit:
             self._ranks.reduce_scatter(send, recv, count, kind.name, op, stream)
             return
-        self._ranks.group_start()
-        for root in range(self._size):
-            for part, length in _parts(0, count, kind.itemsize, self._limit):
-                source = send + root * count * kind.itemsize + part
-                self._ranks.reduce(source, recv + part, length, kind.name, op, root, stream)
-        self._ranks.group_end()
+        with _group(self._ranks):
+            for root in range(self._size):
+                for part, length in _parts(0, count, kind.itemsize, self._limit):
+                    source = send + root * count * kind.itemsize + part
+                    self._ranks.reduce(source, recv + part, length, kind.name, op, root, stream)
 
 
 def _reduced(

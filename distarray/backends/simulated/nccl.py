@@ -47,6 +47,9 @@ class StandInBinding:
     def version(self) -> int:
         return VERSION
 
+    def require_ready(self) -> None:
+        return None
+
     def unique_id(self) -> bytes:
         return os.urandom(_IDENTITY_BYTES)
 
@@ -165,7 +168,9 @@ class StandInRanks:
     # ---- the group's life
 
     def check(self) -> None:
-        _require(not self._destroyed, "takes no call after destroy", "connect the ranks anew")
+        _require(
+            not self._destroyed, "takes no call after destroy or abort", "connect the ranks anew"
+        )
 
     def destroy(self) -> None:
         """Give everything back. Collective.
@@ -181,6 +186,10 @@ class StandInRanks:
             "cannot be left while work is under way",
             "synchronize its streams first",
         )
+        self._destroyed = True
+
+    def abort(self) -> None:
+        """Take no further call. Local."""
         self._destroyed = True
 
     # ---- what a call asks for
