@@ -98,6 +98,17 @@ def test_what_is_under_way_is_found(folder: Path) -> None:
     np.testing.assert_array_equal(found.arrays["v"].gather(), arrays["v"].gather())
 
 
+def test_where_root_writes_alone_the_run_is_held(folder: Path) -> None:
+    grid = da.Grid((23, 17))
+    with da.Checkpointer(folder, every=1, background=True, method="root") as checkpoints:
+        assert checkpoints.save({"u": field(grid, 1.0)}, step=1)
+        finished = "checkpoint_0000000001.h5" in names(folder)
+        assert finished or world.size == 1  # one rank writes behind the run all the same
+        found = checkpoints.latest(grid)
+        assert found is not None
+        np.testing.assert_array_equal(found.arrays["u"].gather(), field(grid, 1.0).gather())
+
+
 def test_states_of_other_shapes_after_one_another(folder: Path) -> None:
     """The memory of the copy is used again where it fits."""
     with da.Checkpointer(folder, every=1, keep=9, background=True) as checkpoints:
