@@ -102,7 +102,7 @@ def kill(moment: Moment, top: Path, uninterrupted: Uninterrupted) -> None:
     if moment.inside:
         stop = random.randrange(uninterrupted.calls(moment.ranks, moment.background) * 9 // 10)
         env = calls.environment(top / "run", log, stop)
-    step = random.randrange(STEPS - 1)
+    step = random.randrange(1, STEPS)
     pause = 0.0 if moment.inside else 0.01
     with jobs.started(moment.ranks, *arguments(top, moment.background, pause), env=env) as job:
         if moment.inside:
