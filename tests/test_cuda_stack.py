@@ -112,6 +112,29 @@ def test_a_step_makes_the_host_wait_for_nothing(fake):
 
 
 @pytest.mark.usefixtures("_cuda_grids")
+def test_conditions_that_depend_on_the_time_make_the_host_wait_for_nothing(fake):
+    """Their values fill more than what any upload takes without waiting."""
+    grid = da.Grid((4, 8, 200), device="cuda")
+    u, new = grid.ones(), grid.zeros()
+    u.boundary["x"] = da.Dirichlet(lambda t, x, y, z: t + y * z)
+    u.boundary["y"] = u.boundary["z"] = da.Dirichlet(0.0)
+    gpu_kernels.diffuse(u, new, r=0.1, time=0.0)
+    fake.calls.clear()
+    for time in (1.0, 2.0, 3.0, 4.0):
+        gpu_kernels.diffuse(u, new, r=0.1, time=time)
+    sizes = [call[3] for call in fake.named("memcpyAsync")]
+    assert max(sizes) > 4096
+    assert not fake.named("streamSynchronize", "deviceSynchronize", "hostAlloc")
+    found = new.gather()
+    on_cpu = da.Grid((4, 8, 200), device="cpu")
+    v, other = on_cpu.ones(), on_cpu.zeros()
+    v.boundary["x"] = da.Dirichlet(lambda t, x, y, z: t + y * z)
+    v.boundary["y"] = v.boundary["z"] = da.Dirichlet(0.0)
+    gpu_kernels.diffuse(v, other, r=0.1, time=4.0)
+    np.testing.assert_array_equal(found, other.gather())
+
+
+@pytest.mark.usefixtures("_cuda_grids")
 def test_local_blocks_say_where_they_are_and_in_which_stream(cuda_backend):
     u = da.Grid((6, 10), device="cuda").ones()
     described = u.local.__cuda_array_interface__

@@ -98,7 +98,11 @@ class AcceleratorBackend:
         return device_copies.prepare(self, copies)
 
     def prepare_map(
-        self, function: np.ufunc, operands: Sequence[Any], target: DeviceArray, where: Any = None
+        self,
+        function: Callable[..., Any],
+        operands: Sequence[Any],
+        target: DeviceArray,
+        where: Any = None,
     ) -> Callable[[], None]:
         """One launch of a kernel of one line; see `device_map.prepare`. Local."""
         return device_map.prepare(function, operands, target, where)
@@ -116,7 +120,7 @@ class AcceleratorBackend:
                 value = self.asarray(value)
             else:
                 value = value[()]
-        self.prepare_map(np.copyto, [value], target)()  # type: ignore[arg-type]
+        self.prepare_map(np.copyto, [value], target)()
         return None
 
     def bind(

@@ -124,7 +124,11 @@ class Backend(Protocol):
         ...
 
     def prepare_map(
-        self, function: np.ufunc, operands: Sequence[Any], target: Any, where: Any = None
+        self,
+        function: Callable[..., Any],
+        operands: Sequence[Any],
+        target: Any,
+        where: Any = None,
     ) -> Callable[[], None]:
         """The call, to be made many times, of a ufunc (or `np.copyto` of one operand) into
         `target`; `where` is a boolean array of the target's shape or None. Local.

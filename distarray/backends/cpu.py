@@ -115,11 +115,16 @@ class CpuBackend:
         return prepare(copies)
 
     def prepare_map(
-        self, function: np.ufunc, operands: Sequence[Any], target: Array, where: Any = None
+        self,
+        function: Callable[..., Any],
+        operands: Sequence[Any],
+        target: Array,
+        where: Any = None,
     ) -> Callable[[], None]:
         """The NumPy call itself; see `Backend.prepare_map`. Local."""
         if function is np.copyto:
-            return partial(np.copyto, target, *operands, where=True if where is None else where)
+            (source,) = operands
+            return partial(np.copyto, target, source, where=True if where is None else where)
         if where is None:
             return partial(function, *operands, out=target)
         return partial(function, *operands, out=target, where=where)

@@ -18,7 +18,8 @@ import numpy as np
 from distarray.backends.base import Backend
 from distarray.block import Block
 from distarray.boundary.face import HIGH, LOW, Face, Region, ends
-from distarray.boundary.rules import Masks, Rule, Steps, assign, mask_on, operand, renew
+from distarray.boundary.renewal import renewal
+from distarray.boundary.rules import Masks, Rule, Steps, assign, mask_on, operand
 from distarray.boundary.values import FaceValue, cast
 from distarray.layout import Component
 from distarray.regions import Box, boxes_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def prepare_fixes(conditions: ArrayConditions, block: Block) -> Steps:
-    """The fixing of points that lie on faces, here and in halo copies, the axes in order."""
+    """The fixing of points that lie on faces, here and in halo copies, the axes in order. Local."""
     steps = Steps()
     for axis, side in itertools.product(range(block.layout.ndim), (LOW, HIGH)):
         for (_, _, component), rule in conditions.rules_at(axis, side):
@@ -41,7 +42,7 @@ def prepare_fixes(conditions: ArrayConditions, block: Block) -> Steps:
 
 
 def holds_points_at(face: Face, block: Block) -> bool:
-    """Whether this rank owns values nearest to a face, or holds halo copies of them."""
+    """Whether this rank owns values nearest to a face, or holds halo copies of them. Local."""
     low, high = block.padded.start[face.axis], block.padded.stop[face.axis]
     return not block.empty and low <= face.index(0) < high
 
@@ -68,9 +69,10 @@ def _fix(value: FaceValue, masks: Masks, region: Region, target: Any, backend: B
     if not value.time_dependent:
         return Steps([], [assign(backend, operand(backend, values(0.0)), target, where)])
     held = backend.empty(region.plane, target.dtype)
+    renew = renewal(backend, held)
 
     def update(time: float) -> None:
-        renew(held, values(time))
+        renew(values(time))
 
     return Steps([update], [assign(backend, held, target, where)])
 
@@ -78,7 +80,7 @@ def _fix(value: FaceValue, masks: Masks, region: Region, target: Any, backend: B
 def global_free_boxes(
     conditions: ArrayConditions, block: Block, component: Component
 ) -> tuple[Box, ...]:
-    """The owned points that no condition fixes, as disjoint boxes of global indices."""
+    """The owned points that no condition fixes, as disjoint boxes of global indices. Local."""
     box, mixed = block.owned, []
     for axis, side in itertools.product(range(box.ndim), (LOW, HIGH)):
         rule = conditions.rules.get((axis, side, component))

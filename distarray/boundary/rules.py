@@ -30,6 +30,7 @@ from distarray.boundary.conditions import (
     Unset,
 )
 from distarray.boundary.face import Face, Region
+from distarray.boundary.renewal import renewal
 from distarray.boundary.values import FaceValue, cast, evaluate
 from distarray.errors import BoundaryError
 from distarray.geometry import along
@@ -213,11 +214,14 @@ class MirrorRule(SimpleRule):
         alpha = backend.empty(region.shape, target.dtype)
         beta = self.fixed_beta or backend.empty(region.shape, target.dtype)
 
+        renew_alpha = renewal(backend, alpha)
+        renew_beta = None if isinstance(beta, int) else renewal(backend, beta)
+
         def update(time: float) -> None:
             new_alpha, new_beta = compute(time)
-            renew(alpha, new_alpha)
-            if not isinstance(beta, int):
-                renew(beta, new_beta)
+            renew_alpha(new_alpha)
+            if renew_beta is not None:
+                renew_beta(new_beta)
 
         return Steps([update], linear(backend, alpha, beta, mirror, target))
 
@@ -399,7 +403,7 @@ class PiecewiseRule:
 
 
 def mask_on(region: Region, masks: Masks) -> Any:
-    """Booleans over one layer of the region: where every mask answers as wanted."""
+    """Booleans over one layer of the region: where every mask answers as wanted. Local."""
     result = np.ones(region.plane, bool)
     for function, wanted in masks:
         answer = evaluate(function, region, (), "The mask of Piecewise")
@@ -413,25 +417,18 @@ def mask_on(region: Region, masks: Masks) -> Any:
 
 
 def operand(backend: Backend, values: Any) -> Any:
-    """Coefficients as calls take them: a number, or an array on the device."""
+    """Coefficients as calls take them: a number, or an array on the device. Local."""
     values = np.asarray(values)
     return backend.asarray(values) if values.ndim else values[()]
 
 
-def renew(held: Any, values: Any) -> None:
-    """Give coefficients that calls were prepared with new values, to a device by one transfer."""
-    if not isinstance(held, np.ndarray):
-        values = np.broadcast_to(np.asarray(values, held.dtype), held.shape)
-    held[...] = values
-
-
 def assign(backend: Backend, values: Any, target: Any, where: Any = None) -> Call:
-    """The call that gives `target` these values, where `where` is true."""
-    return backend.prepare_map(np.copyto, [values], target, where)  # type: ignore[arg-type]
+    """The call that gives `target` these values, where `where` is true. Local."""
+    return backend.prepare_map(np.copyto, [values], target, where)
 
 
 def linear(backend: Backend, alpha: Any, beta: Any, values: Any, target: Any) -> list[Call]:
-    """Calls that compute target = alpha + beta * values."""
+    """Calls that compute target = alpha + beta * values. Local."""
     if isinstance(beta, int):
         operands = (values, alpha) if beta == 1 else (alpha, values)
         return [backend.prepare_map(np.add if beta == 1 else np.subtract, operands, target)]
@@ -443,7 +440,7 @@ def linear(backend: Backend, alpha: Any, beta: Any, values: Any, target: Any) ->
 
 def multiply(backend: Backend, factor: Any, values: Any, target: Any) -> list[Call]:
     """Calls that compute target = factor * values; complex products by their real expansion (see
-    `complexmath`).
+    `complexmath`). Local.
     """
     prepare = backend.prepare_map
     if target.dtype.kind != "c":
