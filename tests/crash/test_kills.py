@@ -75,7 +75,7 @@ class Uninterrupted:
             top = self._folder / f"{ranks}-{background}"
             top.mkdir()
             log = self._folder / f"{ranks}-{background}.log"
-            jobs.finish(ranks, *arguments(top, background), env=calls.environment(top, log))
+            jobs.finish(ranks, *arguments(top, background), env=calls.environment(top / "run", log))
             self._calls[ranks, background] = len(calls.read(log))
             if self.result.exists():
                 assert jobs.same_bits(top / "result.npz", self.result)
