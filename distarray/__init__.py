@@ -9,7 +9,7 @@ backends, comm                                 the device and the ranks, one pro
 block, topology, halo, boundary, redistribute  memory of a rank, kept fresh, filled and moved
 array, grid                                    the distributed array and the grid it lives on
 random, linalg, points, kernels, iterate, io   what is done with arrays
-cli, testing                                   programs, and helpers for tests
+cli, view, testing                             programs, and helpers for tests
 
 Importing this package initialises neither MPI nor a device.
 """

@@ -67,6 +67,8 @@ def _view(options: argparse.Namespace) -> int:
     choice = Choice(options.array, component, tuple(options.slices))
     if not options.png and choice != Choice(None, None, ()):
         raise WrongArgument("--array, --component and --slice choose a picture; give --png OUT.")
+    if options.png and os.path.exists(options.png) and os.path.samefile(options.png, path):
+        raise WrongArgument(f"--png would overwrite the file '{path}' itself; give another path.")
     panels = panels_of(path, record, choice) if options.png else []
     for line in table(path, record, minmax=options.minmax):
         print(line)

@@ -322,6 +322,13 @@ def test_a_choice_without_a_picture(path: Path, capsys: pytest.CaptureFixture[st
     assert "--array, --component and --slice choose a picture; give --png OUT." in told
 
 
+def test_the_file_itself_is_not_overwritten(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = path.read_bytes()
+    told = view(capsys, path, "--png", path.parent / "." / path.name, code=2)
+    assert "--png would overwrite the file" in told
+    assert path.read_bytes() == before
+
+
 # Pictures.
 
 

@@ -6,7 +6,7 @@ agreement              errors as one sentence, the same on all ranks
 checksums              of tiles, by all ranks together; the digest of the rest
 scales, vtk, xdmf      what xarray and ParaView find in a file, and the file beside it
 hdf5                   the layout of a file; the only module that loads h5py
-verify                 whether a file still holds what was written
+verify, sample         whether a file still holds what was written; a part of it, for pictures
 conditions, describe   boundary conditions and arrays as plain values
 write                  a file on its way: laid out, written, sealed, read back, in place
 snapshot               save and load: all ranks at once

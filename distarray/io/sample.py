@@ -1,7 +1,8 @@
 """A part of an array of a file, and where it lies: for pictures. Local; no HDF5.
 
 Only what is asked for is read, line by line along the last axis, so that memory is needed for the
-part alone, whatever the array's size.
+part alone, whatever the array's size. Lines that lie closer together than the pages in which disks
+are read anyway are read together.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from distarray.io.verify import Buffer, all_chunks, read_box
 Values = np.ndarray[Any, Any]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
+_PAGE = 4096  # bytes
+
 
 def read_sample(path: str, array: ArrayRecord, picks: Sequence[range]) -> Values:
     """The elements at these indices along each axis of an array, components first.
@@ -38,15 +41,22 @@ def read_sample(path: str, array: ArrayRecord, picks: Sequence[range]) -> Values
     values = np.empty([len(pick) for pick in picks], dtype)
     if not values.size:
         return values
-    *outer, last = picks
-    line = np.empty(last[-1] - last[0] + 1, dtype)
     strides = [int(np.prod(array.shape[k + 1 :], dtype=np.int64)) for k in range(len(picks))]
-    places = itertools.product(*(range(len(pick)) for pick in outer))
+    close = len(picks) > 1 and strides[-2] * picks[-2].step * dtype.itemsize <= _PAGE
+    cut = len(picks) - (2 if close else 1)
+    # The elements of what is read at once, counted from the first of them.
+    steps = zip(picks[cut:], strides[cut:], strict=True)
+    parts = [np.arange(len(pick)) * pick.step * stride for pick, stride in steps]
+    inside = parts[0][:, None] + parts[1] if close else parts[0]
+    read = np.empty(int(inside.max()) + 1, dtype)
+    numbers = itertools.product(*(range(len(pick)) for pick in picks[:cut]))
+    firsts = (pick[0] for pick in picks[cut:])
+    starts = itertools.product(*picks[:cut], *((first,) for first in firsts))
     with told(f"The file '{path}' cannot be read"), place.opened(path) as descriptor:
-        for where, index in zip(places, itertools.product(*outer), strict=True):
-            first = sum(i * stride for i, stride in zip(index, strides, strict=False)) + last[0]
-            place.read_at(descriptor, array.offset + first * dtype.itemsize, line.view(np.uint8))
-            values[where] = line[:: last.step]
+        for number, start in zip(numbers, starts, strict=True):
+            first = sum(i * stride for i, stride in zip(start, strides, strict=True))
+            place.read_at(descriptor, array.offset + first * dtype.itemsize, read.view(np.uint8))
+            values[number] = read[inside]
     return values
 
 
