@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.arguments import check_fits, host_values
-from distarray.arraylike import HostArray, is_array, is_profile
+from distarray.arraylike import DeviceMarker, HostArray, is_array, is_profile
 from distarray.decomposition import Decomposition
 from distarray.elementwise import local_operand, require_same_device, same_placement
 from distarray.errors import ArrayError, IndexingError, UnsupportedError, shown
 from distarray.pending import Pending
 from distarray.placement import move
-from distarray.topology import Topology
 from distarray.transfer import Selection, Stride
 
 if TYPE_CHECKING:
@@ -56,8 +55,7 @@ def put(array: DistArray, index: Any, value: Any) -> None:
         value = value.result()
     distributed = is_array(value) or is_profile(value)
     if not distributed:
-        value = host_values(value, f"Values assigned to {array!r}")
-        check_fits(value, array.dtype, f"Values assigned to {array!r}")
+        value = _local_values(array, value)
     elif value.dtype.kind == "c" and array.dtype.kind != "c":
         raise ArrayError(f"Complex values cannot be assigned to {array!r}; take their real part.")
     with np.errstate(all="ignore"):
@@ -66,6 +64,20 @@ def put(array: DistArray, index: Any, value: Any) -> None:
         else:
             _put_host(array, components, along, value)
     array._written()
+
+
+def _local_values(array: DistArray, value: Any) -> Any:
+    """What this rank was given, on the host, or on the array's device if it lies there."""
+    subject = f"Values assigned to {array!r}"
+    backend: Any = array.block.backend
+    found: Any = value if backend.host else backend.adopted(value)
+    on_device = isinstance(found, DeviceMarker)
+    if not on_device:
+        found = host_values(value, subject)
+        check_fits(found, array.dtype, subject)
+    elif not np.can_cast(found.dtype, array.dtype, "same_kind"):
+        raise ArrayError(f"{subject} are {found.dtype}; convert them to {array.dtype} first.")
+    return found
 
 
 def parse(array: DistArray, index: Any) -> Along:
@@ -184,7 +196,7 @@ def _part(array: DistArray, components: Along, along: Along) -> DistArray:
         halo=(0,) * len(counts),
         components=_counts(components),
     )
-    result = array._place(layout, Topology(decomposition, array.communicator))
+    result = array._place(layout, array.topology.divided(decomposition))
     if result.size:
         dense = tuple(Stride(0, 1, count) for count in counts)
         move(array, result, Selection(along, dense), source_component=_slices(components))

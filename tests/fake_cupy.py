@@ -47,6 +47,7 @@ class FakeCupy:
         self.memory: dict[int, Any] = {}
         self.current = ["null"]
         self.device = 0
+        self.owners: dict[int, int] = {}  # devices of memory that is not the current one's
         self.functions: dict[int, Callable[..., Callable[[], None]]] = {}
         self.capture: Capture | None = None
         self.captured_events: set[int] = set()
@@ -111,6 +112,22 @@ class FakeCupy:
         sys.modules["cupy.cuda"].nccl = self.nccl  # type: ignore[attr-defined]
 
 
+class Values:
+    """An array of CuPy, as far as others see it, made of one of NumPy."""
+
+    def __init__(self, fake, values, *, stream=77):
+        self.values = values
+        address = fake.reserve(values.size * values.itemsize)
+        ctypes.memmove(address, values.tobytes(), values.nbytes)
+        self.__cuda_array_interface__ = {
+            "data": (address, False), "shape": values.shape, "strides": None,
+            "typestr": values.dtype.str, "version": 3, "stream": stream,
+        }  # fmt: skip
+
+    def __array__(self, *_):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+
 class Capture:
     """Work of the stream that began it, and of those that wait for its events."""
 
@@ -148,6 +165,10 @@ class Runtime:
 
     def __init__(self, fake):
         self._fake = fake
+
+    def pointerGetAttributes(self, address):
+        self._fake.note("pointerGetAttributes", address)
+        return SimpleNamespace(device=self._fake.owners.get(address, self._fake.device))
 
     def runtimeGetVersion(self):
         return self._fake.runtime_version

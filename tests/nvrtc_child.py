@@ -66,6 +66,7 @@ def calls() -> None:
         (cuda.alloc, (512,)),
         (runtime.hostAlloc, (512, runtime.hostAllocPortable)),
         (runtime.freeHost, (0,)),
+        (runtime.pointerGetAttributes, (0,)),
         (lambda: cuda.Device(0).__enter__(), ()),
         (cuda.Event, ()),
         (lambda: cuda.Event(disable_timing=True), ()),

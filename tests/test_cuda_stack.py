@@ -15,9 +15,10 @@ from distarray.backends import cuda, nvidia, nvrtc
 from distarray.backends.accelerator import AcceleratorBackend
 from distarray.backends.driver import Parameters
 from distarray.backends.simulated import host_cuda
+from distarray.errors import ArrayError, BackendError
 from tests import gpu_kernels
 from tests.backend_contract import BackendContract
-from tests.fake_cupy import FakeCupy, FakeLibrary
+from tests.fake_cupy import FakeCupy, FakeLibrary, Values
 
 pytestmark = pytest.mark.skipif(not host_cuda.available(), reason="no C++ compiler works")
 
@@ -143,3 +144,47 @@ def test_local_blocks_say_where_they_are_and_in_which_stream(cuda_backend):
     assert described["stream"] == cuda_backend.compute.pointer
     assert described["strides"] == u.local.strides
     assert described["data"][1]  # to be read only
+
+
+@pytest.mark.usefixtures("_cuda_grids")
+def test_arrays_of_cupy_are_assigned_on_the_device(fake, cuda_backend):
+    grid = da.Grid((6, 10), device="cuda")
+    values = np.arange(60.0).reshape(6, 10)
+    u, v = grid.zeros(), grid.zeros()
+    given = Values(fake, values)
+    fake.calls.clear()
+    u[...] = given
+    compute = cuda_backend.compute.pointer
+    ordered = [call for call in fake.calls if call[0] in {"eventRecord", "streamWaitEvent"}]
+    event = ordered[0][1]
+    # The library's work, the copy, and what the library does next.
+    assert ordered[:2] == [("eventRecord", event, 77), ("streamWaitEvent", compute, event)]
+    assert ordered[-2:] == [("eventRecord", event, compute), ("streamWaitEvent", 77, event)]
+    names = [call[0] for call in fake.calls]
+    assert "launchKernel" in names[names.index("streamWaitEvent") : -2]
+    assert not fake.named("streamSynchronize", "deviceSynchronize")
+    with v.writing() as block:
+        block[2:4] = Values(fake, values[2:4].astype(np.float32))
+    u[0] = Values(fake, np.arange(10))
+    expected = values.copy()
+    expected[0] = np.arange(10)
+    np.testing.assert_array_equal(u.gather(), expected)
+    expected = np.zeros((6, 10))
+    expected[2:4] = values[2:4]
+    np.testing.assert_array_equal(v.gather(), expected)
+
+
+@pytest.mark.usefixtures("_cuda_grids")
+def test_arrays_of_cupy_that_do_not_fit_are_refused(fake):
+    grid = da.Grid((6, 10), device="cuda")
+    u, number = grid.zeros(), grid.zeros(np.int32)
+    elsewhere = Values(fake, np.ones((6, 10)))
+    fake.owners[elsewhere.__cuda_array_interface__["data"][0]] = 3
+    with pytest.raises(BackendError, match="An array of GPU 3 was given to GPU 0; copy it there"):
+        u[...] = elsewhere
+    with pytest.raises(ArrayError, match="do not broadcast"):
+        u[...] = Values(fake, np.ones(7))
+    with pytest.raises(ArrayError, match="are complex128; convert them to float64 first"):
+        u[...] = Values(fake, np.ones((6, 10), complex))
+    with pytest.raises(ArrayError, match="are float64; convert them to int32 first"):
+        number[...] = Values(fake, np.ones((6, 10)))

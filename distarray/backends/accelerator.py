@@ -15,7 +15,7 @@ import numpy as np
 
 from distarray.backends import device_copies, device_map
 from distarray.backends.base import BoxCopy, CopyList, Event, Graph, Stream
-from distarray.backends.device_array import DeviceArray, require_writeable
+from distarray.backends.device_array import DeviceArray, adopted, require_writeable
 from distarray.backends.device_lines import Form
 from distarray.backends.device_scalars import KeptScalars
 from distarray.backends.driver import Driver
@@ -113,6 +113,8 @@ class AcceleratorBackend:
         """
         require_writeable(target)
         if not isinstance(value, DeviceArray):
+            value = adopted(self, value)
+        if not isinstance(value, DeviceArray):
             value = np.asarray(value)
             if value.ndim:
                 if value.shape == target.shape and value.dtype == target.dtype:
@@ -122,6 +124,12 @@ class AcceleratorBackend:
                 value = value[()]
         self.prepare_map(np.copyto, [value], target)()
         return None
+
+    def adopted(self, values: Any) -> Any:
+        """An array that another library has in this device's memory as one of this backend, without
+        a copy; anything else as it is. Local.
+        """
+        return adopted(self, values)
 
     def bind(
         self, program: Program, arrays: Sequence[ArrayView], geometry: LaunchGeometry
@@ -161,6 +169,7 @@ class AcceleratorBackend:
 
     def asarray(self, values: Any) -> DeviceArray:
         """A contiguous array of the values of a host array; device arrays as they are. Local."""
+        values = adopted(self, values)
         if isinstance(values, DeviceArray):
             return values
         host = np.asarray(values)

@@ -30,7 +30,7 @@ import functools
 import importlib.util
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -204,6 +204,17 @@ class CudaDriver:
         """Free memory that nobody holds, but not while capturing: it takes an idle device."""
         if not self._capturing:
             self._retired.free()
+
+    def adopt(self, values: Any, described: Mapping[str, Any]) -> Allocation:
+        """See `Driver.adopt`. BackendError for memory of another GPU. Local."""
+        address = described["data"][0]
+        if address:
+            found = self._runtime.pointerGetAttributes(address).device
+            if found != self.index:
+                raise BackendError(
+                    f"An array of GPU {found} was given to {self._gpu.name}; copy it there first."
+                )
+        return memory.Foreign(self._gpu, values, described, self._compute)
 
     def pinned(self, nbytes: int) -> np.ndarray[Any, Any]:
         """Page-locked host memory, kept until transfers from and to it are done. Local."""

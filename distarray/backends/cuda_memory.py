@@ -6,13 +6,14 @@ import contextlib
 import math
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from distarray.backends.cuda_streams import CudaEvent, Gpu
+from distarray.backends.cuda_streams import CudaEvent, CudaStream, Gpu
 from distarray.backends.driver import Access
+from distarray.errors import BackendError
 
 #: Small uploads go through pinned memory, so that the host need not wait for them.
 SLOT_BYTES = 4096
@@ -41,6 +42,33 @@ class Plain:
         self.address = address
         self.nbytes = nbytes
         retired.expect(self, retired.runtime.free, address)
+
+
+class Foreign:
+    """Memory that another library holds, as its `__cuda_array_interface__` describes it.
+
+    Compute goes on after what the library's stream was given before, and that stream, once the last
+    reference goes, after what compute was given for the memory.
+    """
+
+    __slots__ = ("__weakref__", "_compute", "_event", "_stream", "_values", "address", "nbytes")
+
+    def __init__(self, gpu: Gpu, values: Any, described: Mapping[str, Any], compute: Any) -> None:
+        self._values, self._compute = values, compute
+        self.address: int = described["data"][0]
+        self.nbytes = math.prod(described["shape"]) * np.dtype(described["typestr"]).itemsize
+        self._event, self._stream = CudaEvent(gpu), None
+        if described.get("stream") is not None:
+            self._stream = CudaStream(gpu, "another library's", described["stream"])
+            self._stream.record(self._event)
+            compute.wait(self._event)
+
+    def __del__(self) -> None:
+        # A device that has failed says so at the next call.
+        with contextlib.suppress(BackendError):
+            if self._stream is not None:
+                self._compute.record(self._event)
+                self._stream.wait(self._event)
 
 
 class _Pinned:

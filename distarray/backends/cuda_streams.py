@@ -78,7 +78,8 @@ class CudaStream:
     ----------
     pointer : int
         As the CUDA libraries take it.
-    cupy : cupy.cuda.Stream
+    cupy : cupy.cuda.Stream or None
+        None for a stream of another library, known by its pointer alone.
     """
 
     __slots__ = ("_gpu", "_runtime", "cupy", "name", "pointer")
@@ -86,8 +87,8 @@ class CudaStream:
     def __init__(self, gpu: Gpu, name: str, stream: Any) -> None:
         self._gpu, self._runtime = gpu, gpu.cuda.runtime
         self.name = name
-        self.cupy = stream
-        self.pointer: int = stream.ptr
+        self.cupy: Any = None if isinstance(stream, int) else stream
+        self.pointer: int = stream if isinstance(stream, int) else stream.ptr
 
     def record(self, event: Any) -> None:
         """Let the event stand for all work given so far. Local."""

@@ -273,6 +273,33 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
         return call_function(self.backend, function, args, options)
 
 
+def adopted(backend: AcceleratorBackend, values: Any) -> Any:
+    """An array that another library, such as CuPy, has in the memory of this device, without a
+    copy; anything else as it is. Local.
+    """
+    if isinstance(values, DeviceArray | np.ndarray):
+        return values
+    described = getattr(values, "__cuda_array_interface__", None)
+    if described is None:
+        return values
+    dtype = np.dtype(described["typestr"])
+    if dtype.kind not in "biufc" or described.get("mask") is not None:
+        raise UnsupportedError(
+            f"Device arrays do not combine with {shown(values)}; use numbers, without a mask."
+        )
+    allocation = backend.driver.adopt(values, described)
+    if allocation is None:
+        return values
+    strides = described.get("strides")
+    return DeviceArray.on(
+        backend,
+        allocation,
+        tuple(described["shape"]),
+        dtype,
+        strides=None if strides is None else tuple(strides),
+    )
+
+
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Bytes between neighbours of a contiguous array, the last axis fastest."""
     strides, step = [], itemsize

@@ -8,7 +8,7 @@ Kernels are CUDA C text for both.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -117,6 +117,14 @@ class Driver(Protocol):
     def allocate(self, nbytes: int, *, pooled: bool = True) -> Allocation:
         """Memory aligned to 512 bytes; not `pooled` for what other libraries are handed, and for
         what is first used by another stream than compute. Local.
+        """
+        ...
+
+    def adopt(self, values: Any, described: Mapping[str, Any]) -> Allocation | None:
+        """Memory of this device that another library's array has, as work of compute may use it
+        while it is held; None where the device has no memory that others know. Local.
+
+        `described` is the array's `__cuda_array_interface__`.
         """
         ...
 

@@ -11,7 +11,7 @@ import atexit
 import ctypes
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -142,6 +142,10 @@ class SimulatedDriver:
             everything = Access(held, held.address, (nbytes,), (1,), 1, True)
             self.fill(everything, UNSET, self.compute, name="reuse of freed memory")
         return held
+
+    def adopt(self, values: Any, described: Mapping[str, Any]) -> Allocation | None:
+        """None: what other libraries hold lies elsewhere. Local."""
+        return None
 
     def pinned(self, nbytes: int) -> Array:
         return self._memory.pinned(nbytes, self._schedule.lanes)
