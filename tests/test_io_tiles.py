@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 from distarray.io import filesystem
 from distarray.io.checksums import Checksums, combined, divided
 from distarray.io.record import ArrayRecord
-from distarray.io.tiles import chunks, runs, tile_box, tile_counts, tile_shape, tiles_over
+from distarray.io.tiles import (
+    chunks,
+    runs,
+    tile_box,
+    tile_counts,
+    tile_shape,
+    tile_sizes,
+    tiles_over,
+)
 from distarray.regions import Box
 
 
@@ -56,6 +64,17 @@ def test_tiles_over_a_box_are_those_that_hold_its_elements(
     assert set(found) == expected
     for index in found:
         assert tile_box(index, shape, tile).intersection(box).size > 0
+
+
+@given(places())
+def test_tile_sizes_are_those_of_their_boxes(
+    place: tuple[tuple[int, ...], tuple[int, ...], Box],
+) -> None:
+    shape, tile, _ = place
+    sizes = tile_sizes(shape, tile)
+    assert sizes.shape == tile_counts(shape, tile)
+    for index in np.ndindex(sizes.shape):
+        assert sizes[index] == tile_box(index, shape, tile).size
 
 
 @given(places(), st.integers(1, 200))
@@ -99,11 +118,7 @@ def cut(shape: Sequence[int], random: np.random.Generator) -> list[Box]:
     for axis in range(len(shape)):
         where = sorted(random.integers(0, shape[axis] + 1, 2).tolist())
         edges = [0, *where, shape[axis]]
-        boxes = [
-            box.with_axis(axis, a, b)
-            for box in boxes
-            for a, b in itertools.pairwise(edges)
-        ]
+        boxes = [box.with_axis(axis, a, b) for box in boxes for a, b in itertools.pairwise(edges)]
     return boxes
 
 

@@ -33,6 +33,15 @@ def tile_counts(shape: Sequence[int], tile: Sequence[int]) -> tuple[int, ...]:
     return tuple(-(-extent // edge) for extent, edge in zip(shape, tile, strict=True))
 
 
+def tile_sizes(shape: Sequence[int], tile: Sequence[int]) -> np.ndarray[Any, Any]:
+    """Number of elements of each tile, an array over the tiles."""
+    sizes = np.ones((), np.int64)
+    for extent, edge in zip(shape, tile, strict=True):
+        along = np.minimum(edge, extent - np.arange(0, extent, edge, dtype=np.int64))
+        sizes = np.multiply.outer(sizes, along)
+    return sizes
+
+
 def tile_box(index: Index, shape: Sequence[int], tile: Sequence[int]) -> Box:
     """The elements of one tile; the last along an axis may be narrower."""
     start = tuple(i * edge for i, edge in zip(index, tile, strict=True))

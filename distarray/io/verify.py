@@ -128,21 +128,16 @@ def _damaged_tiles(
     path: str, array: ArrayRecord, table: Values, boxes: Iterable[Box]
 ) -> Iterator[tuple[Values, tuple[int, ...]]]:
     """The tiles of some chunks that differ from the table, with the table that was found."""
-    buffer = Buffer()
+    buffer, sums, read = Buffer(), Checksums(array), np.zeros(table.shape, np.bool_)
     with told(f"The file '{path}' cannot be read"), place.opened(path) as descriptor:
         for box in boxes:
-            sums = Checksums(array)
             values = buffer.array(box.shape, np.dtype(array.dtype))
             read_box(descriptor, array, box, values)
             sums.add(box, values)
-            found = sums.finished(sums.table)
-            tiles = tuple(
-                slice(a // edge, -(-b // edge))
-                for a, b, edge in zip(box.start, box.stop, array.tile, strict=True)
-            )
-            first = tuple(part.start for part in tiles)
-            for index in differences(found[tiles], table[tiles]):
-                yield found, tuple(a + i for a, i in zip(first, index, strict=True))
+            bounds = zip(box.start, box.stop, array.tile, strict=True)
+            read[tuple(slice(a // edge, -(-b // edge)) for a, b, edge in bounds)] = True
+    found = sums.finished(sums.table)
+    return ((found, index) for index in differences(np.where(read, found, table), table))
 
 
 class Buffer:
