@@ -359,3 +359,64 @@ def test_unknown_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISTARRAY_DEVICE", "gpu")
     with pytest.raises(BackendError, match="DISTARRAY_DEVICE=gpu is unknown"):
         da.Grid((4,))
+
+
+# ---- which copies depend on each other
+
+
+def test_many_copies_are_compared_only_where_their_bytes_meet(
+    backend: AcceleratorBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+    original = device_copies.overlap
+    monkeypatch.setattr(device_copies, "overlap", lambda a, b: compared.append(1) or original(a, b))
+    one, other = (backend.empty((3000,), np.dtype("f8")) for _ in range(2))
+    copies = [BoxCopy(one[n : n + 1], other[n : n + 1]) for n in range(3000)]
+    assert device_copies._depends_on(copies) == [-1] * 3000
+    assert len(compared) == 0
+    chained = [BoxCopy(one[n : n + 1], one[n + 1 : n + 2]) for n in range(3000)][:2999]
+    assert device_copies._depends_on(chained) == [-1, *range(2998)]
+    assert len(compared) < 3 * 3000
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_latest_copy_that_each_depends_on(backend: AcceleratorBackend, seed: int) -> None:
+    """By the addresses of single bytes."""
+    random = np.random.default_rng(seed)
+    arrays = [backend.empty((6, 8), np.dtype("u1")) for _ in range(2)]
+
+    def part() -> DeviceArray:
+        row, column, step = random.integers(0, 4), random.integers(0, 4), random.integers(1, 3)
+        return arrays[random.integers(2)][row : row + 2, column : column + 2 * step : step]
+
+    copies = [BoxCopy(part(), part()) for _ in range(30)]
+
+    def bytes_of(array: DeviceArray) -> set[int]:
+        steps = np.add.outer(
+            *(np.arange(n) * s for n, s in zip(array.shape, array.strides, strict=True))
+        )
+        return set((array.address + steps).ravel().tolist())
+
+    sides = [(bytes_of(copy.source), bytes_of(copy.target)) for copy in copies]
+    expected = [
+        max(
+            (
+                earlier
+                for earlier in range(later)
+                if sides[later][1] & (sides[earlier][0] | sides[earlier][1])
+                or sides[later][0] & sides[earlier][1]
+            ),
+            default=-1,
+        )
+        for later in range(len(copies))
+    ]
+    assert device_copies._depends_on(copies) == expected
+
+
+def test_rows_of_the_table_count_their_blocks_on(backend: AcceleratorBackend) -> None:
+    one, other = (backend.empty((5000,), np.dtype("u1")) for _ in range(2))
+    copies = [BoxCopy(one[n : n + 2000 : 2], other[n : n + 2000 : 2]) for n in (0, 2000)]
+    rows, owners = device_copies.table(copies)
+    each = device_copies.THREADS * device_copies.PER_THREAD
+    assert rows["first"].tolist() == [0, -(-1000 // each)]
+    assert len(owners) == 2 * -(-1000 // each)

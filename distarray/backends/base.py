@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from distarray.errors import BackendError
+
 if TYPE_CHECKING:
     from distarray.stencil.expression import Program
     from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
@@ -24,6 +26,15 @@ class BoxCopy:
 
     source: Any
     target: Any
+
+    def require_alike(self) -> None:
+        """Refuse sides of different shape or dtype. Local."""
+        source, target = self.source, self.target
+        if source.shape != target.shape or source.dtype != target.dtype:
+            raise BackendError(
+                f"A copy goes from shape {source.shape}, {source.dtype} to {target.shape}, "
+                f"{target.dtype}; both sides must agree, so convert or reshape one."
+            )
 
 
 class Event(Protocol):

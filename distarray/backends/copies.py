@@ -17,7 +17,6 @@ import numpy as np
 from distarray.backends import native
 from distarray.backends.base import BoxCopy, CopyList, Stream
 from distarray.backends.calls import prepared
-from distarray.errors import BackendError
 
 SOURCE = """\
 #include <stdint.h>
@@ -80,19 +79,10 @@ def prepare(copies: Sequence[BoxCopy]) -> CopyList:
         Source and target of a copy differ in shape or dtype.
     """
     for copy in copies:
-        _check(copy)
+        copy.require_alike()
     kept = [copy for copy in copies if copy.source.size]
     function = native.load(SOURCE, "distarray_copy") if kept else None
     return _NumpyCopies(kept) if function is None else _CompiledCopies(function, kept)
-
-
-def _check(copy: BoxCopy) -> None:
-    source, target = copy.source, copy.target
-    if source.shape != target.shape or source.dtype != target.dtype:
-        raise BackendError(
-            f"A copy goes from shape {source.shape}, {source.dtype} to {target.shape}, "
-            f"{target.dtype}; both sides must agree."
-        )
 
 
 class _NumpyCopies:

@@ -103,7 +103,8 @@ def prepare(backend: AcceleratorBackend, copies: Sequence[BoxCopy]) -> CopyList:
         Source and target of a copy differ in shape or dtype, or overlap.
     """
     for copy in copies:
-        _check(copy)
+        copy.require_alike()
+        _require_apart(copy)
     kept = [copy for copy in copies if copy.source.size]
     return DeviceCopies(backend, _independent_groups(kept))
 
@@ -179,17 +180,11 @@ def _accesses(copies: Sequence[BoxCopy]) -> Iterator[Access]:
         yield copy.target.access(True)
 
 
-def _check(copy: BoxCopy) -> None:
-    source, target = copy.source, copy.target
-    if source.shape != target.shape or source.dtype != target.dtype:
+def _require_apart(copy: BoxCopy) -> None:
+    if overlap(copy.source.shadow, copy.target.shadow):
         raise BackendError(
-            f"A copy goes from shape {source.shape}, {source.dtype} to {target.shape}, "
-            f"{target.dtype}; both sides must agree."
-        )
-    if overlap(source.shadow, target.shadow):
-        raise BackendError(
-            f"A copy of shape {source.shape} goes into the memory that it reads; copy by way of "
-            "another array."
+            f"A copy of shape {copy.source.shape} goes into the memory that it reads; copy by way "
+            "of another array."
         )
 
 
@@ -201,36 +196,50 @@ def _independent_groups(copies: Sequence[BoxCopy]) -> list[list[BoxCopy]]:
     writes what it reads.
     """
     groups: list[list[BoxCopy]] = []
-    sides: list[tuple[_Side, _Side]] = []
-    for copy in copies:
-        source, target = _Side(copy.source), _Side(copy.target)
-        if not groups or any(
-            target.overlaps(t) or target.overlaps(s) or source.overlaps(t) for s, t in sides
-        ):
+    begin = 0
+    for number, (copy, before) in enumerate(zip(copies, _depends_on(copies), strict=True)):
+        if not groups or before >= begin:
             groups.append([])
-            sides = []
+            begin = number
         groups[-1].append(copy)
-        sides.append((source, target))
     return groups
 
 
+def _depends_on(copies: Sequence[BoxCopy]) -> list[int]:
+    """For each copy the latest before it that it depends on, -1 for none.
+
+    Sides are visited by their first bytes. So only those are compared whose bytes reach into each
+    other; of the others most of a long list consists.
+    """
+    sides = [
+        _Side(array, number, write)
+        for number, copy in enumerate(copies)
+        for array, write in ((copy.source, False), (copy.target, True))
+    ]
+    sides.sort(key=lambda side: side.first)
+    found = [-1] * len(copies)
+    reads: list[_Side] = []
+    writes: list[_Side] = []
+    for side in sides:
+        writes = [other for other in writes if other.stop > side.first]
+        if side.write:
+            reads = [other for other in reads if other.stop > side.first]
+        for other in (*writes, *reads) if side.write else writes:
+            first, last = sorted((side.number, other.number))
+            if first > found[last] and first != last and overlap(side.shadow, other.shadow):
+                found[last] = first
+        (writes if side.write else reads).append(side)
+    return found
+
+
 class _Side:
-    """One side of a copy, with the range of bytes around it: few pairs need a closer look."""
+    """One side of a copy, with the range of bytes around it."""
 
-    __slots__ = ("allocation", "first", "shadow", "stop")
+    __slots__ = ("first", "number", "shadow", "stop", "write")
 
-    def __init__(self, array: DeviceArray) -> None:
-        self.allocation, self.shadow = array.allocation, array.shadow
+    def __init__(self, array: DeviceArray, number: int, write: bool) -> None:
+        self.number, self.write, self.shadow = number, write, array.shadow
         self.first, self.stop = np.lib.array_utils.byte_bounds(array.shadow)
-
-    def overlaps(self, other: _Side) -> bool:
-        if (
-            self.allocation is not other.allocation
-            or self.first >= other.stop
-            or other.first >= self.stop
-        ):
-            return False
-        return overlap(self.shadow, other.shadow)
 
 
 def overlap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
@@ -250,13 +259,15 @@ def table(copies: Sequence[BoxCopy]) -> tuple[np.ndarray[Any, Any], np.ndarray[A
     found = [row for copy in copies for row in _rows(copy)]
     rows = np.zeros(len(found), ROW)
     blocks: list[int] = []
+    first = 0
     for row, (source, target, size, loops) in zip(rows, found, strict=True):
         row["source"], row["target"], row["size"] = source, target, size
         row["n"], row["s"], row["t"] = np.array(loops, np.int64).T
         row["magic"], row["shift"] = zip(*(reciprocal(n) for n, _, _ in loops), strict=True)
         count = int(np.prod([n for n, _, _ in loops], dtype=np.int64))
-        row["count"], row["first"] = count, sum(blocks)
+        row["count"], row["first"] = count, first
         blocks.append(-(-count // (THREADS * PER_THREAD)))
+        first += blocks[-1]
     return rows, np.repeat(np.arange(len(rows), dtype=np.int32), blocks)
 
 
