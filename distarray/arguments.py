@@ -275,14 +275,19 @@ def host_values(
     return found
 
 
-def require_alike(communicator: Communicator, subject: str, value: str) -> None:
-    """Refuse what ranks describe differently. Collective; one small message."""
+def alike(communicator: Communicator, value: str) -> bool:
+    """Whether all ranks have the same text. Collective; one small message."""
     if communicator.size == 1:
-        return
+        return True
     digest = hashlib.blake2b(value.encode(), digest_size=7).digest()
     number = int.from_bytes(digest, "little")
     highest, lowest = communicator.allreduce(np.array([number, -number], np.int64), "max")
-    if highest == -lowest:
+    return bool(highest == -lowest)
+
+
+def require_alike(communicator: Communicator, subject: str, value: str) -> None:
+    """Refuse what ranks describe differently. Collective; one small message."""
+    if alike(communicator, value):
         return
     values = communicator.allgather(value)
     other = next(rank for rank, found in enumerate(values) if found != values[0])

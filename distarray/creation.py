@@ -75,7 +75,7 @@ def empty(
     decomposition = Decomposition(extents, chosen, periodic=periodic, halo=widths)
     layout = Layout(decomposition, (False,) * len(extents), widths, (), kind)
     block = Block(layout, communicator.rank, backend)
-    return DistArray(block, Topology(decomposition, communicator), name=name)
+    return DistArray(block, Topology(decomposition, communicator, transport), name=name)
 
 
 def full(shape: Sequence[int] | int, value: Any, dtype: Any = None, **options: Any) -> DistArray:

@@ -135,7 +135,8 @@ class Grid(GridMarker):
         backend, communicator = place(device, transport, comm)
         chosen = choose_ranks(cells, communicator.size, ranks=ranks, periodic=wraps, halo=widths)
         decomposition = Decomposition(cells, chosen, periodic=wraps, halo=widths)
-        self._set(names, geometry, widths, Topology(decomposition, communicator), backend)
+        topology = Topology(decomposition, communicator, transport)
+        self._set(names, geometry, widths, topology, backend)
         require_alike(communicator, "The grid", self._described())
 
     def _described(self) -> str:
@@ -195,7 +196,7 @@ class Grid(GridMarker):
             self.axes,
             self.geometry if geometry is None else geometry,
             self.halo if halo is None else halo,
-            Topology(decomposition, self.communicator),
+            self.topology.divided(decomposition),
             self.backend,
         )
         return derived
@@ -553,7 +554,7 @@ class Grid(GridMarker):
 
     def to(self, device: str) -> Grid:
         """The same grid on a device: itself if it is there, else its twin, the same each time.
-        Collective.
+        Collective. Messages travel there as was asked for when this grid was made.
 
         Parameters
         ----------
@@ -564,13 +565,14 @@ class Grid(GridMarker):
         BackendError
             The device is unknown or not available.
         """
-        backend, communicator = place(device, "auto", self.communicator)
+        wanted = self.topology.transport
+        backend, communicator = place(device, wanted, self.communicator, here=self.backend)
         if backend.name == self.device:
             return self
         twins = self._twins
         if backend.name not in twins:
             twin = object.__new__(Grid)
-            topology = Topology(self.decomposition, communicator)
+            topology = Topology(self.decomposition, communicator, wanted)
             twin._set(self.axes, self.geometry, self.halo, topology, backend)
             twins[self.device], twins[backend.name] = self, twin
             twin._twins = twins

@@ -54,11 +54,15 @@ def redistributed(
 
 def moved(array: DistArray, device: str) -> DistArray:
     """The array on a device: itself, or a copy. Collective."""
-    backend, communicator = place(device, "auto", array.communicator)
+    grid, wanted, here = array.grid, array.topology.transport, array.block.backend
+    if grid is not None:
+        grid = grid.to(device)
+        topology, backend = grid.topology, grid.backend
+    else:
+        backend, communicator = place(device, wanted, array.communicator, here=here)
+        topology = Topology(array.decomposition, communicator, wanted)
     if backend.name == array.device:
         return array
-    grid = None if array.grid is None else array.grid.to(device)
-    topology = Topology(array.decomposition, communicator) if grid is None else grid.topology
     layout = replace(array.layout)  # arrays of different devices share none
     result = type(array)(Block(layout, array.block.rank, backend), topology, grid)
     result._owned[...] = array.block.backend.to_host(array._owned)
@@ -141,7 +145,7 @@ def _plain_array(array: DistArray, ranks: Sequence[int] | None) -> DistArray:
     chosen = fewer_ranks(old.shape, array.communicator.size, ranks)
     decomposition = Decomposition(old.shape, chosen, periodic=old.periodic)
     layout = replace(array.layout, decomposition=decomposition, halo=(0,) * old.ndim)
-    return array._place(layout, Topology(decomposition, array.communicator))
+    return array._place(layout, array.topology.divided(decomposition))
 
 
 def local_along(array: DistArray, axes: Sequence[int]) -> DistArray:

@@ -32,7 +32,6 @@ from distarray.errors import ArrayError, UnsupportedError, shown
 from distarray.layout import Layout
 from distarray.pending import Contribution, Pending
 from distarray.placement import local_along
-from distarray.topology import Topology
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -354,7 +353,7 @@ def _target(
         decomposition = Decomposition(components, (1,) * len(components))
         staggered, components = (False,) * len(components), ()
     layout = Layout(decomposition, staggered, (0,) * decomposition.ndim, components, dtype)
-    return source._place(layout, Topology(decomposition, source.communicator))
+    return source._place(layout, source.topology.divided(decomposition))
 
 
 def _merge_blocks(

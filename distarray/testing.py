@@ -140,6 +140,7 @@ class WatchedCommunicator:
     def __init__(self, comm: Any = None, *, polls: int = 0) -> None:
         self.inner: Communicator = default(comm)
         self.polls = polls
+        self.on_devices: dict[tuple[str, str], Any] = {}
         self.sent: list[list[tuple[int, int]]] = []
         self.log: list[str] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
@@ -13,7 +13,8 @@ from distarray.errors import CommunicationError
 class Topology:
     """A decomposition laid over the ranks of a communicator, rank r holding block r.
 
-    Ranks beyond the decomposition's size hold nothing.
+    Ranks beyond the decomposition's size hold nothing. `transport` is what was asked for when the
+    array or its grid was made, for copies on other devices.
 
     Raises
     ------
@@ -23,6 +24,7 @@ class Topology:
 
     decomposition: Decomposition
     communicator: Communicator
+    transport: str = field(default="auto", compare=False)
 
     def __post_init__(self) -> None:
         if self.decomposition.size > self.communicator.size:
@@ -31,6 +33,10 @@ class Topology:
                 f"{self.decomposition.size} ranks, the communicator has {self.communicator.size}; "
                 "start more ranks or use a smaller process grid."
             )
+
+    def divided(self, decomposition: Decomposition) -> Topology:
+        """Another decomposition over the same ranks. Local."""
+        return replace(self, decomposition=decomposition)
 
     @property
     def coords(self) -> tuple[int, ...] | None:

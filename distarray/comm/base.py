@@ -103,6 +103,13 @@ class Communicator(Protocol):
         """What mpi4py calls these ranks, for packages that take it; None without MPI."""
         ...
 
+    @property
+    def on_devices(self) -> dict[tuple[str, str], Any]:
+        """These ranks with transports for data of devices beside them, by device and transport.
+        `transports.choice` fills it; they live as long as this communicator.
+        """
+        ...
+
     def barrier(self) -> None: ...
 
     def bcast(self, value: Any, root: int = 0) -> Any:

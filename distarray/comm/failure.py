@@ -96,6 +96,11 @@ def _gone(status: Any, place: str) -> None:
         _exits.code, _exits.place = status, place
 
 
+def is_failing() -> bool:
+    """Whether `sys.exit` with an error code ends the program, as known at the exit. Local."""
+    return _exits.code is not None and _exits.code != 0
+
+
 @dataclass
 class _Watch:
     """The hooks of this process and what they need to know."""

@@ -299,6 +299,7 @@ class MpiCommunicator:
         self._comm = comm
         self.rank: int = comm.rank
         self.size: int = comm.size
+        self.on_devices: dict[tuple[str, str], Any] = {}
         # Both must be the same on all ranks: they decide which calls are made.
         self._limit = comm.allreduce(message_limit(), MPI.MIN)
         self._wait = _wait_for(comm.allreduce(_is_crowded(comm), MPI.LOR))

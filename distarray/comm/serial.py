@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import RawIOBase
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,7 @@ class SerialCommunicator:
     rank: int = 0
     size: int = 1
     handle: None = None
+    on_devices: dict[tuple[str, str], Any] = field(default_factory=dict, compare=False, repr=False)
 
     def barrier(self) -> None:
         return None

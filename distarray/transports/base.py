@@ -35,18 +35,37 @@ class Device(Backend, Protocol):
         ...
 
 
+class DeviceReduction(PendingReduction, Protocol):
+    """An all-reduce of a device array under way; `result()` is on the host."""
+
+    @property
+    def values(self) -> Any:
+        """The reduced array, for what the compute stream is given from now on. Local."""
+        ...
+
+
+class StreamReduction(DeviceReduction, Protocol):
+    """One that is work of the communication stream."""
+
+    @property
+    def communicated(self) -> Any:
+        """The reduced array, for what the communication stream is given from now on. Local."""
+        ...
+
+
 class Transport(Protocol):
     """Moves contiguous arrays of one device between ranks.
 
     Attributes
     ----------
     name : "host", "staged", "device" or "nccl"
-    captures : bool
-        Whether an exchange is work of streams alone, so that it may be part of a graph.
+    on_streams : bool
+        Whether exchanges and reductions are work of streams alone: exchanges may then be part of a
+        graph, and reductions are `StreamReduction`s, whose results stay on the device.
     """
 
     name: str
-    captures: bool
+    on_streams: bool
 
     def prepare_exchange(
         self, sends: Sequence[Transfer], receives: Sequence[Transfer]
@@ -58,12 +77,8 @@ class Transport(Protocol):
         """
         ...
 
-    def begin_allreduce(self, values: Any, op: str) -> PendingReduction:
-        """Start an all-reduce of work of the compute stream. Collective.
-
-        The result has `values`, on the device for what is given to the compute stream from then on,
-        beside `result()`, on the host.
-        """
+    def begin_allreduce(self, values: Any, op: str) -> DeviceReduction:
+        """Start an all-reduce of work of the compute stream. Collective."""
         ...
 
     def broadcast(self, values: Any, root: int) -> None:

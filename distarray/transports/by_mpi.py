@@ -1,4 +1,4 @@
-"""Exchanges that MPI carries out once the device has packed the messages.
+"""Exchanges that MPI carries out once the device has packed the messages: `staged` and `device`.
 
 MPI knows no streams: the host waits for the event that stands for the packing, and for no other
 work. It does so as late as possible, when it is asked for the messages, so that what it gives the
@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distarray.comm.base import PersistentExchange, Request
+from distarray.comm.base import Communicator, PersistentExchange, Request, Transfer
 from distarray.transports.base import Device
+from distarray.transports.through_host import HostCollectives
 
 
 @dataclass(frozen=True)
-class Memory:
+class MessageMemories:
     """What MPI reads and writes, and how it is connected with the device.
 
     Attributes
@@ -34,7 +35,7 @@ class Memory:
     to_device: Sequence[tuple[Any, Any]] = ()
 
 
-class Line:
+class StartOrder:
     """Exchanges of one communicator that are given but not started yet, in order: at most one.
 
     Messages between two ranks pair by the order of their starts, which must not depend on which
@@ -45,48 +46,52 @@ class Line:
         self._waiting: DeferredExchange | None = None
 
     def add(self, exchange: DeferredExchange) -> None:
-        """Start the exchange that is waiting; let another wait."""
+        """Start the exchange that is waiting; let another wait. Local."""
         self.start()
         self._waiting = exchange
 
     def start(self) -> None:
-        """Start the exchange that is waiting, if any, once its messages are packed."""
+        """Start the exchange that is waiting, if any, once its messages are packed. Local."""
         if self._waiting is not None:
-            self._waiting.begin()
+            self._waiting.send_packed()
 
     def remove(self, exchange: DeferredExchange) -> None:
-        """Note that an exchange has started."""
+        """Note that an exchange has started. Local."""
         if self._waiting is exchange:
             self._waiting = None
 
 
 class DeferredExchange:
-    """A replayed exchange of device buffers by MPI, and the request of its latest start."""
+    """A replayed exchange of device buffers by MPI, and the request of its latest start. Local."""
 
     def __init__(
-        self, backend: Device, messages: PersistentExchange, memory: Memory, line: Line
+        self,
+        backend: Device,
+        messages: PersistentExchange,
+        memory: MessageMemories,
+        order: StartOrder,
     ) -> None:
         self._backend = backend
         self._messages = messages
         self._memory = memory
-        self._line = line
+        self._order = order
         self._packed = backend.event()
         self._request: Request | None = None
 
     def start(self) -> Request:
-        """Let the communication stream note that all is packed, and bring it to the host."""
+        """Let the communication stream bring what is packed to the host, and note that it has."""
         communication = self._backend.communication
         for source, target in self._memory.to_host:
             self._backend.begin_to_host(source, target, communication)
         communication.record(self._packed)
         self._request = None
-        self._line.add(self)
+        self._order.add(self)
         return self
 
-    def begin(self) -> Request:
-        """Wait for the packing and hand the messages to MPI. Local."""
+    def send_packed(self) -> Request:
+        """Wait for the packing and hand the messages to MPI."""
         self._packed.synchronize()
-        self._line.remove(self)
+        self._order.remove(self)
         for memory in self._memory.sent:
             self._backend.host_access(memory, write=False, what="send of messages")
         for memory in self._memory.received:
@@ -97,12 +102,12 @@ class DeferredExchange:
     def test(self) -> bool:
         if self._request is None:
             if self._packed.done():
-                self.begin()
+                self.send_packed()
             return False
         return self._request.test()
 
     def wait(self) -> None:
-        (self._request or self.begin()).wait()
+        (self._request or self.send_packed()).wait()
         # Again: what streams were given for this memory in the meantime raced with MPI.
         for memory in self._memory.sent:
             self._backend.host_access(memory, write=False, what="end of sending")
@@ -110,3 +115,26 @@ class DeferredExchange:
             self._backend.host_access(memory, write=True, what="arrival of messages")
         for source, target in self._memory.to_device:
             self._backend.begin_to_device(source, target, self._backend.communication)
+
+
+class DeferredTransport(HostCollectives):
+    """A `Transport` whose exchanges MPI carries out; `_prepared` says by which memory."""
+
+    on_streams = False
+
+    def __init__(self, base: Communicator, backend: Device) -> None:
+        super().__init__(base, backend)
+        self._order = StartOrder()
+
+    def prepare_exchange(
+        self, sends: Sequence[Transfer], receives: Sequence[Transfer]
+    ) -> PersistentExchange:
+        memory, sent, received = self._prepared(sends, receives)
+        messages = self._base.prepare_exchange(sent, received)
+        return DeferredExchange(self._backend, messages, memory, self._order)
+
+    def _prepared(
+        self, sends: Sequence[Transfer], receives: Sequence[Transfer]
+    ) -> tuple[MessageMemories, Sequence[Transfer], Sequence[Transfer]]:
+        """The memory of the messages, and what MPI is to send and receive. Local."""
+        raise NotImplementedError

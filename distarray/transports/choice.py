@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
 
-from distarray.arguments import backend_for
+from distarray.arguments import alike, backend_for
 from distarray.backends.base import Backend
 from distarray.comm import default, loaded_mpi
 from distarray.comm.base import Communicator
 from distarray.errors import BackendError, CommunicationError, DistArrayError, shown
+from distarray.progress import tell_once
 from distarray.transports.base import Device, Transport
 from distarray.transports.communicator import DeviceCommunicator
 from distarray.transports.connection import connect_nccl
@@ -29,11 +29,13 @@ from distarray.transports.staged import StagedTransport
 TRANSPORTS = ("auto", "nccl", "device", "staged", "host")
 _VARIABLE = "DISTARRAY_TRANSPORT"
 _DEVICES = ("cpu", "cuda", "simulated")
+#: Ranks that are named where many could be.
+_NAMED = 3
 
-_printed: set[str] = set()
 
-
-def place(device: str, transport: str, comm: Any) -> tuple[Backend, Communicator]:
+def place(
+    device: str, transport: str, comm: Any, *, here: Backend | None = None
+) -> tuple[Backend, Communicator]:
     """Backend and communicator for what the user gave. Collective.
 
     Parameters
@@ -42,6 +44,8 @@ def place(device: str, transport: str, comm: Any) -> tuple[Backend, Communicator
     transport : "auto", "nccl", "device", "staged" or "host"
     comm : mpi4py communicator, Communicator or None
         See `comm.default`.
+    here : Backend, optional
+        Where values are now, which use `comm`: if that is the device, nothing else is chosen.
 
     Raises
     ------
@@ -59,10 +63,11 @@ def place(device: str, transport: str, comm: Any) -> tuple[Backend, Communicator
         demanded = _demanded(transport)
     except DistArrayError as wrong:
         error = wrong
-    base = default(comm)
-    if isinstance(base, DeviceCommunicator):
-        base = base.base
+    given = default(comm)
+    base = given.base if isinstance(given, DeviceCommunicator) else given
     backend = _agreed(base, (device, demanded), backend, error)
+    if here is not None and backend.name == here.name:
+        return here, given
     return backend, on_device(base, backend, demanded)
 
 
@@ -95,7 +100,11 @@ def _agreed(
         known = base.allgather((asked, getattr(backend, "name", "")))
         _require_equal([given for given, _ in known])
         without = [rank for rank, (_, name) in enumerate(known) if name == "cpu"]
-        _print_once(base, f"device cpu: no other works on ranks {without} of {base.size}")
+        some = ", ".join(map(str, without[:_NAMED])) + ", ..." * (len(without) > _NAMED)
+        _tell_once(
+            base,
+            f"device cpu: no other works on {len(without)} of {base.size} ranks (ranks {some})",
+        )
         return backend_for("cpu")
     if error is not None or backend is None:
         raise error or BackendError(f"The device {shown(asked[0])} has no backend; use 'cpu'.")
@@ -134,7 +143,8 @@ def on_device(base: Communicator, backend: Backend, transport: str = "auto") -> 
     """The communicator for arrays of a backend: the one given, or one that has a transport beside
     it. Collective.
 
-    The same is returned for the same arguments. It lives as long as the one given.
+    The same is returned for the same arguments, and for others that lead to the same transport. It
+    lives as long as the one given.
 
     Raises
     ------
@@ -143,56 +153,66 @@ def on_device(base: Communicator, backend: Backend, transport: str = "auto") -> 
     """
     if backend.host:
         return base
-    kept: dict[tuple[str, str], DeviceCommunicator] = vars(base).setdefault("_on_devices", {})
     key = backend.name, transport
-    if key not in kept:
-        device = cast("Device", backend)
-        chosen, reason = _choose(base, device, transport)
+    if key not in base.on_devices:
+        chosen, reason = _choose(base, cast("Device", backend), transport)
         if base.size > 1:
-            _print_once(base, f"transport {chosen.name}: {reason}")
-        kept[key] = DeviceCommunicator(base, device, chosen)
-    return kept[key]
+            _tell_once(base, f"transport {chosen.transport.name}: {reason}")
+        base.on_devices[key] = chosen
+    found: DeviceCommunicator = base.on_devices[key]
+    return found
 
 
-def _choose(base: Communicator, backend: Device, transport: str) -> tuple[Transport, str]:
-    """The transport, and why it is taken. Collective."""
-    if transport == "nccl":
-        return connect_nccl(base, backend), "asked for"
+def _choose(base: Communicator, backend: Device, transport: str) -> tuple[DeviceCommunicator, str]:
+    """The communicator with the transport, and why it is taken. Collective."""
     if transport != "auto":
-        return _BY_MPI[transport](base, backend), "asked for"
+        return _with(base, backend, transport), "asked for"
     if base.size == 1:
-        return StagedTransport(base, backend), "one rank sends no messages"
+        return _with(base, backend, "staged"), "one rank sends no messages"
     if backend.name != "cuda":
-        return StagedTransport(base, backend), "taken on this device unless another is asked for"
+        reason = "taken on this device unless another is asked for"
+        return _with(base, backend, "staged"), reason
     try:
-        found = connect_nccl(base, backend)
+        found = _with(base, backend, "nccl")
     except CommunicationError as error:
         without = str(error)
     else:
         return found, "NCCL connects all ranks"
     answer = _mpi_takes_device_memory(base, backend)
-    kind = DeviceTransport if answer.works else StagedTransport
-    return kind(base, backend), f"{answer.reason}; {without}"
+    kind = "device" if answer.works else "staged"
+    return _with(base, backend, kind), f"{answer.reason}; {without}"
 
 
-_BY_MPI: dict[str, Callable[[Communicator, Device], Transport]] = {
-    kind.name: kind for kind in (HostTransport, StagedTransport, DeviceTransport)
+_MAKERS: dict[str, Callable[[Communicator, Device], Transport]] = {
+    "nccl": connect_nccl,
+    "device": DeviceTransport,
+    "staged": StagedTransport,
+    "host": HostTransport,
 }
 
 
+def _with(base: Communicator, backend: Device, transport: str) -> DeviceCommunicator:
+    """The communicator with a transport, one for each. Collective."""
+    key = backend.name, transport
+    if key not in base.on_devices:
+        made = _MAKERS[transport](base, backend)
+        base.on_devices[key] = DeviceCommunicator(base, backend, made)
+    found: DeviceCommunicator = base.on_devices[key]
+    return found
+
+
 def _mpi_takes_device_memory(base: Communicator, backend: Device) -> Answer:
-    """Whether MPI takes it on all ranks. Collective."""
-    known = base.allgather(said_of_device_memory(loaded_mpi(), os.environ))
+    """Whether MPI takes it on all ranks. Collective; one small message if they are told alike."""
+    said = said_of_device_memory(loaded_mpi(), os.environ)
+    known: list[Answer | None] = [said] if alike(base, repr(said)) else base.allgather(said)
     refusing = [answer for answer in known if answer is not None and not answer.works]
+    certain = refusing or [answer for answer in known if answer is not None]
     if refusing or None not in known:
-        answer: Answer = (refusing or known)[0]
-        return answer
+        return certain[0]
     tried: Answer = base.bcast(probed(backend.name) if base.rank == 0 else None)
-    return tried
+    return Answer(tried.works, f"{tried.reason} (by rank 0 on its own node)")
 
 
-def _print_once(base: Communicator, text: str) -> None:
-    if base.rank == 0 and text not in _printed:
-        _printed.add(text)
-        sys.stderr.write(f"distarray: {text}\n")
-        sys.stderr.flush()
+def _tell_once(base: Communicator, text: str) -> None:
+    if base.rank == 0:
+        tell_once(text)

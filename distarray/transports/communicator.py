@@ -56,6 +56,10 @@ class DeviceCommunicator:
     def handle(self) -> Any:
         return self.base.handle
 
+    @property
+    def on_devices(self) -> dict[tuple[str, str], Any]:
+        return self.base.on_devices
+
     def barrier(self) -> None:
         self.base.barrier()
 
@@ -87,16 +91,18 @@ class DeviceCommunicator:
         """Elementwise reduction, on the device for device arrays. Collective."""
         if isinstance(values, np.ndarray):
             return self.base.allreduce(values, op)
-        return self.begin_allreduce(values, op).values  # type: ignore[attr-defined]
+        return self.transport.begin_allreduce(values, op).values
 
     def begin_allreduce(self, values: Any, op: str) -> PendingReduction:
         """Start an all-reduce; `values` may be written again by the compute stream. Collective.
 
-        For device arrays the result also has `values`, on the device.
+        For device arrays it is a `DeviceReduction`.
         """
         if isinstance(values, np.ndarray):
             return self.base.begin_allreduce(values, op)
         return self.transport.begin_allreduce(values, op)
+
+    # For programs; the package does without them.
 
     def all_gather(self, values: Any) -> Any:
         """A new device array, shape (size, ...), of the equal-shaped device arrays of all ranks.
@@ -109,6 +115,8 @@ class DeviceCommunicator:
         elementwise reduction. Collective.
         """
         return self.transport.reduce_scatter(values, op)
+
+    # Messages.
 
     def prepare_exchange(
         self, sends: Sequence[Transfer], receives: Sequence[Transfer]

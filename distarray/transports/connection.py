@@ -1,13 +1,24 @@
-"""NCCL connected over the ranks of a communicator, tried with one exchange."""
+"""NCCL connected over the ranks of a communicator, tried with one exchange.
+
+The ranks of a group leave it together: when a later group is connected over ranks that have all let
+go of it, since garbage collectors differ, and at the end of the program.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import hashlib
+import itertools
 import os
+import secrets
+import weakref
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
-from distarray.comm import nccl
+from distarray.comm import failure, nccl
 from distarray.comm.base import Communicator, message_limit
 from distarray.errors import CommunicationError
 from distarray.transports.base import Device
@@ -18,8 +29,11 @@ from distarray.transports.nccl import NcclTransport
 _SHARING, _SHARE = 23000, "NCCL_MULTI_RANK_GPU_ENABLE"
 _NBYTES = 64
 
+#: What a rank finds: why it has no NCCL, the version, its device, whether devices may be shared.
+_Finding = tuple[str, int, str, bool]
 
-def connect_nccl(base: Communicator, backend: Device) -> NcclTransport:
+
+def connect_nccl(base: Communicator, backend: Device) -> ConnectedTransport:
     """NCCL over all ranks, each on its device, which is selected already. Collective.
 
     Raises
@@ -32,24 +46,39 @@ def connect_nccl(base: Communicator, backend: Device) -> NcclTransport:
     try:
         binding = backend.nccl_binding()
         version, device = binding.version(), binding.device
+        binding.require_ready()
     except Exception as wrong:  # whatever a library that is not whole raises
         missing = str(wrong) or type(wrong).__name__
-    known = base.allgather((missing, version, device, os.environ.get(_SHARE) == "1"))
-    obstacle = _obstacle(known)
+    finding = missing, version, device, os.environ.get(_SHARE) == "1"
+    obstacle = None if _fit(base, finding) else _obstacle(base.allgather(finding))
     if obstacle is not None or binding is None:
         raise obstacle or CommunicationError("There is no NCCL; use transport='staged'.")
+    leave_abandoned(base)
     ranks = nccl.connect(binding, base)
     limit = int(base.allreduce(np.array([message_limit()], np.int64), "min")[0])
-    transport = NcclTransport(base, backend, ranks, limit)
+    transport = ConnectedTransport(base, backend, ranks, limit)
     _warm_up(base, backend, transport)
     return transport
 
 
-def _obstacle(known: list[tuple[str, int, str, bool]]) -> CommunicationError | None:
+def _fit(base: Communicator, finding: _Finding) -> bool:
+    """Whether nothing speaks against NCCL, each rank having a device of its own. Collective; two
+    messages of numbers.
+    """
+    missing, version, device, _ = finding
+    failed, newest, oldest = base.allreduce(np.array([missing != "", version, -version]), "max")
+    devices = np.zeros(base.size, np.int64)
+    digest = hashlib.blake2b(device.encode(), digest_size=7).digest()
+    devices[base.rank] = int.from_bytes(digest, "little")
+    devices = base.allreduce(devices, "sum")
+    return not failed and newest == -oldest and len(set(devices.tolist())) == base.size
+
+
+def _obstacle(known: list[_Finding]) -> CommunicationError | None:
     """What all ranks' findings say against NCCL; the same everywhere."""
     for rank, (missing, *_) in enumerate(known):
         if missing:
-            return CommunicationError(f"NCCL is missing on rank {rank}: {missing}")
+            return CommunicationError(f"NCCL cannot be used on rank {rank}: {missing}")
     versions = sorted({version for _, version, _, _ in known})
     if len(versions) > 1:
         return CommunicationError(
@@ -72,7 +101,16 @@ def _shown(version: int) -> str:
 
 def _warm_up(base: Communicator, backend: Device, transport: NcclTransport) -> None:
     """One exchange around the ring of ranks: connections are made and tried. Collective."""
-    error = None
+    with failure.deadline("NCCL sends a first message", nccl.MOST_SECONDS) as reasons:
+        error = _tried(base, backend, transport)
+        reasons.extend([] if error is None else [str(error)])
+        base.agree(error)
+
+
+def _tried(
+    base: Communicator, backend: Device, transport: NcclTransport
+) -> CommunicationError | None:
+    """What went wrong with one exchange around the ring of ranks. Collective."""
     try:
         after, before = (base.rank + 1) % base.size, (base.rank - 1) % base.size
         sent, received = backend.buffer(_NBYTES), backend.buffer(_NBYTES)
@@ -80,12 +118,72 @@ def _warm_up(base: Communicator, backend: Device, transport: NcclTransport) -> N
         communicator = DeviceCommunicator(base, backend, transport)
         communicator.exchange([(after, sent)], [(before, received)])
         if not np.all(backend.to_host(received) == before % 251):
-            error = CommunicationError(
+            return CommunicationError(
                 "NCCL delivered other values than were sent; use transport='staged'."
             )
     except Exception as wrong:  # whatever the library's binding raises
-        error = CommunicationError(
+        return CommunicationError(
             f"NCCL cannot send messages ({type(wrong).__name__}: {wrong}); set NCCL_DEBUG=INFO to "
             "see more, or use transport='staged'."
         )
-    base.agree(error)
+    return None
+
+
+# ---- leaving
+
+
+class _Group(NamedTuple):
+    """One rank of a group that no transport uses any more, with a name that all its ranks know."""
+
+    number: int
+    name: str
+    size: int
+    ranks: nccl.NcclRanks
+    backend: Device
+
+    def leave(self) -> None:
+        """Give everything back, once its work is done. Collective over its ranks."""
+        self.backend.communication.synchronize()
+        self.ranks.destroy()
+
+
+_numbers = itertools.count()
+_abandoned: list[_Group] = []
+_used: weakref.WeakSet[ConnectedTransport] = weakref.WeakSet()
+
+
+class ConnectedTransport(NcclTransport):
+    """A transport whose group is left in order once it is gone. Creation is Collective."""
+
+    def __init__(
+        self, base: Communicator, backend: Device, ranks: nccl.NcclRanks, limit: int
+    ) -> None:
+        super().__init__(base, backend, ranks, limit)
+        name = base.bcast(secrets.token_hex(8) if base.rank == 0 else "")
+        # Not kept by anything but this object: it may keep the communicator that keeps this.
+        self.group = _Group(next(_numbers), name, base.size, ranks, backend)
+        _used.add(self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "group"):
+            _abandoned.append(self.group)
+
+
+def leave_abandoned(base: Communicator) -> None:
+    """Leave the groups over these ranks that all of them have let go of. Collective."""
+    here = {group.name: group for group in list(_abandoned) if group.size == base.size}
+    for name in sorted(set(here).intersection(*base.allgather(set(here)))):
+        _abandoned.remove(here[name])
+        here[name].leave()
+
+
+@atexit.register
+def _leave_all() -> None:
+    """Leave all groups, in the order in which they were connected. Collective, unless this rank
+    ends with an error: the others are ended then.
+    """
+    if failure.is_failing():
+        return
+    for group in sorted([*_abandoned, *(transport.group for transport in _used)]):
+        with contextlib.suppress(Exception):  # nobody is left to be told
+            group.leave()

@@ -22,7 +22,7 @@ class HostTransport(HostCollectives):
     """See the module, and `Transport`."""
 
     name = "host"
-    captures = False
+    on_streams = False
 
     def prepare_exchange(
         self, sends: Sequence[Transfer], receives: Sequence[Transfer]

@@ -1,4 +1,8 @@
-"""Messages and collectives by NCCL, as work of the communication stream: the host never waits."""
+"""Messages and collectives by NCCL, as work of the communication stream: the host does not wait.
+
+It does for reductions that NCCL does not know, which go through the host: products of complex
+numbers, and 16-bit integers.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,18 @@ from typing import Any, cast
 import numpy as np
 
 from distarray.comm import nccl
-from distarray.comm.base import Communicator, PendingReduction, PersistentExchange, Transfer
-from distarray.transports.base import Device, DeviceStream
+from distarray.comm.base import Communicator, PersistentExchange, Transfer
+from distarray.transports.base import Device, DeviceReduction, DeviceStream
 from distarray.transports.through_host import HostCollectives, OwnValues
 
-#: Reductions whose memory is kept until compute has waited for them; then the oldest is.
-RING_SIZE = 32
+#: Reductions that may be under way. Their memory belongs to NCCL until compute waits for them, also
+#: where nobody holds their results: the pool would hand it to later work of compute. With one more,
+#: compute waits for the oldest.
+MOST_UNDER_WAY = 32
 
 
 class NcclTransport:
     """See the module, and `Transport`.
-
-    Reductions that NCCL does not know go through the host: products of complex numbers, and 16-bit
-    integers.
 
     Parameters
     ----------
@@ -34,7 +37,7 @@ class NcclTransport:
     """
 
     name = "nccl"
-    captures = True
+    on_streams = True
 
     def __init__(
         self, base: Communicator, backend: Device, ranks: nccl.NcclRanks, limit: int
@@ -53,7 +56,7 @@ class NcclTransport:
     ) -> PersistentExchange:
         return _NcclExchange(self._ranks, sends, receives, self._limit, self._stream)
 
-    def begin_allreduce(self, values: Any, op: str) -> PendingReduction:
+    def begin_allreduce(self, values: Any, op: str) -> DeviceReduction:
         if self._base.size == 1:
             return OwnValues(values, self._backend)
         if nccl.reduced_as(values.dtype, op) is None:
@@ -64,7 +67,7 @@ class NcclTransport:
         self._collectives.all_reduce(address, address, result.size, result.dtype, op, self._stream)
         reduction = _Reduction(result, self._backend)
         self._under_way.append(reduction)
-        if len(self._under_way) > RING_SIZE:
+        if len(self._under_way) > MOST_UNDER_WAY:
             self._under_way.popleft().settle()
         return reduction
 

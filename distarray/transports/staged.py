@@ -5,38 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from distarray.comm.base import Communicator, PackedTransfers, PersistentExchange, Transfer
+from distarray.arraylike import HostArray
+from distarray.comm.base import PackedTransfers, Transfer
 from distarray.transports.base import Device
-from distarray.transports.by_mpi import DeferredExchange, Line, Memory
-from distarray.transports.through_host import HostCollectives
-
-HostValues = np.ndarray[Any, Any]
+from distarray.transports.by_mpi import DeferredTransport, MessageMemories
 
 
-class StagedTransport(HostCollectives):
+class StagedTransport(DeferredTransport):
     """See the module, and `Transport`."""
 
     name = "staged"
-    captures = False
 
-    def __init__(self, base: Communicator, backend: Device) -> None:
-        super().__init__(base, backend)
-        self._line = Line()
-
-    def prepare_exchange(
+    def _prepared(
         self, sends: Sequence[Transfer], receives: Sequence[Transfer]
-    ) -> PersistentExchange:
+    ) -> tuple[MessageMemories, Sequence[Transfer], Sequence[Transfer]]:
         sent, received = _Staged(sends, self._backend), _Staged(receives, self._backend)
-        memory = Memory(
+        memory = MessageMemories(
             sent=[host for _, host in sent.pairs],
             received=[host for _, host in received.pairs],
             to_host=sent.pairs,
             to_device=[(host, buffer) for buffer, host in received.pairs],
         )
-        messages = self._base.prepare_exchange(sent.transfers, received.transfers)
-        return DeferredExchange(self._backend, messages, memory, self._line)
+        return memory, sent.transfers, received.transfers
 
 
 class _Staged:
@@ -50,7 +40,7 @@ class _Staged:
     """
 
     def __init__(self, transfers: Sequence[Transfer], backend: Device) -> None:
-        self.pairs: list[tuple[Any, HostValues]] = []
+        self.pairs: list[tuple[Any, HostArray]] = []
         self.transfers: list[Transfer] = []
         filled = [(rank, buffer) for rank, buffer in transfers if buffer.nbytes]
         if isinstance(transfers, PackedTransfers) and filled:

@@ -1,4 +1,8 @@
-"""Collectives of device data that go through the host, which waits for them."""
+"""Collectives of device data that go through the host, which waits for them.
+
+Those that only programs call are made of what a `Communicator` has: in `all_gather` each rank sends
+its values to each other one, and `reduce_scatter` reduces all values on all ranks.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.comm.base import Communicator, PendingReduction
-from distarray.transports.base import Device
-
-HostValues = np.ndarray[Any, Any]
+from distarray.transports.base import Device, DeviceReduction
 
 
 class HostReduction:
@@ -23,7 +26,7 @@ class HostReduction:
     def test(self) -> bool:
         return self._request.test()
 
-    def result(self) -> HostValues:
+    def result(self) -> HostArray:
         return self._request.result()
 
     @property
@@ -44,7 +47,7 @@ class OwnValues:
     def test(self) -> bool:
         return True
 
-    def result(self) -> HostValues:
+    def result(self) -> HostArray:
         return self._backend.to_host(self.values)
 
 
@@ -55,7 +58,7 @@ class HostCollectives:
         self._base = base
         self._backend = backend
 
-    def begin_allreduce(self, values: Any, op: str) -> PendingReduction:
+    def begin_allreduce(self, values: Any, op: str) -> DeviceReduction:
         if self._base.size == 1:
             return OwnValues(values, self._backend)
         request = self._base.begin_allreduce(self._backend.to_host(values), op)

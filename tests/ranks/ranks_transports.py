@@ -435,5 +435,5 @@ def test_the_same_communicator_for_the_same_arguments():
         assert found.transport.name == transport
         assert found is on_device(WORLD, DEVICE, transport)
     assert on_device(WORLD, DEVICE, "host") != on_device(WORLD, DEVICE, "staged")
-    assert on_device(WORLD, DEVICE) == on_device(WORLD, DEVICE, "staged")
+    assert on_device(WORLD, DEVICE) is on_device(WORLD, DEVICE, "staged")
     assert on_device(WORLD, CpuBackend(), "nccl") is WORLD

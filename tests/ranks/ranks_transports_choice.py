@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 
@@ -10,11 +11,11 @@ import numpy as np
 from mpi4py import MPI
 
 import distarray as da
-from distarray import comm
+from distarray import comm, progress
 from distarray.arguments import backend_for
 from distarray.backends.cpu import CpuBackend
 from distarray.errors import BackendError, CommunicationError
-from distarray.transports import choice
+from distarray.transports import choice, connection
 from distarray.transports.choice import on_device, place
 from distarray.transports.connection import connect_nccl
 from distarray.transports.detection import Answer
@@ -74,7 +75,7 @@ def variables(**changes):
 
 def said(call):
     """What a call returns, and what all ranks write to stderr, each line once for each rank."""
-    choice._printed.clear()
+    progress._told.clear()
     text = io.StringIO()
     with contextlib.redirect_stderr(text):
         result = call()
@@ -167,7 +168,7 @@ def test_auto_takes_the_cpu_on_all_ranks_if_some_have_no_device():
         (backend, ranks), lines = said(lambda: place("auto", "auto", MPI.COMM_WORLD))
     assert backend.name == "cpu"
     assert ranks is comm.default(MPI.COMM_WORLD)
-    assert lines == [f"distarray: device cpu: no other works on ranks [1] of {SIZE}"]
+    assert lines == [f"distarray: device cpu: no other works on 1 of {SIZE} ranks (ranks 1)"]
 
 
 # ---- NCCL
@@ -182,12 +183,12 @@ def test_nccl_needs_to_be_there_on_all_ranks():
     missing = Like(DEVICE, nccl_binding=raising(BackendError("NCCL cannot be loaded; install it.")))
     refused(
         CommunicationError,
-        f"NCCL is missing on rank {SIZE - 1}: NCCL cannot be loaded; install it.",
+        f"NCCL cannot be used on rank {SIZE - 1}: NCCL cannot be loaded; install it.",
         lambda: connect_nccl(new_ranks(), missing if RANK == SIZE - 1 else DEVICE),
     )
     refused(
         CommunicationError,
-        "NCCL is missing on rank 0",
+        "NCCL cannot be used on rank 0",
         lambda: on_device(new_ranks(), missing, "nccl"),
     )
 
@@ -264,13 +265,13 @@ def test_a_gpu_takes_the_first_transport_that_works():
     yes, no = Answer(True, "MPI says yes"), Answer(False, "MPI says no")
     assert chosen(working, no) == ("nccl", ["distarray: transport nccl: NCCL connects all ranks"])
     broken = Like(working, nccl_binding=raising(BackendError("no library")))
-    without = "NCCL is missing on rank 0: no library"
+    without = "NCCL cannot be used on rank 0: no library"
     told = f"distarray: transport device: MPI says yes; {without}"
     assert chosen(broken, yes) == ("device", [told])
     told = f"distarray: transport staged: MPI says no; {without}"
     assert chosen(broken, yes if RANK == 0 else no) == ("staged", [told])
-    with changed(choice, probed=lambda _: Answer(True, f"a probe by rank {RANK}")):
-        told = f"distarray: transport device: a probe by rank 0; {without}"
+    with changed(choice, probed=lambda _: Answer(True, "a probe" if RANK == 0 else "another")):
+        told = f"distarray: transport device: a probe (by rank 0 on its own node); {without}"
         assert chosen(broken, None if RANK == 1 else yes) == ("device", [told])
 
 
@@ -282,3 +283,81 @@ def test_one_rank_needs_no_transport():
     assert lines == []
     values = DEVICE.asarray(np.arange(3.0))
     assert DEVICE.to_host(found.allreduce(values, "sum")).tolist() == [0.0, 1.0, 2.0]
+
+
+def test_nccl_that_was_chosen_and_nccl_that_is_asked_for_are_one():
+    if SIZE == 1:
+        return
+    ranks, connections = new_ranks(), []
+
+    def counting(binding):
+        connect = binding.connect
+        return Like(binding, connect=lambda *given: connections.append(1) or connect(*given))
+
+    backend = with_binding(counting)
+    found = on_device(ranks, backend)
+    assert found.transport.name == "nccl"
+    assert on_device(ranks, backend, "nccl") is found
+    assert connections == [1]
+
+
+def test_nccl_is_asked_for_memory_before_any_rank_connects():
+    connections = []
+
+    def full(binding):
+        error = BackendError("NCCL needs memory of its own on the GPU; leave it some.")
+        ready = raising(error) if RANK == SIZE - 1 else binding.require_ready
+        return Like(binding, require_ready=ready, connect=lambda *_: connections.append(1))
+
+    refused(
+        CommunicationError,
+        f"NCCL cannot be used on rank {SIZE - 1}: NCCL needs memory of its own on the GPU",
+        lambda: connect_nccl(new_ranks(), with_binding(full)),
+    )
+    assert connections == []
+
+
+def test_groups_are_left_together_once_all_ranks_have_let_go():
+    left = []
+
+    def noting(binding):
+        def connect(*arguments):
+            ranks = binding.connect(*arguments)
+            return Like(ranks, destroy=lambda: left.append(ranks.destroy()))
+
+        return Like(binding, connect=connect)
+
+    backend = with_binding(noting)
+    kept = [connect_nccl(new_ranks(), backend) for _ in range(2)]
+    if RANK == 0:
+        kept.pop()
+    gc.collect()
+    connection.leave_abandoned(new_ranks())
+    assert len(left) == (SIZE == 1)  # the other ranks still have it
+    del kept[:]
+    gc.collect()
+    connection.leave_abandoned(new_ranks())
+    assert len(left) == 2
+
+
+def test_to_keeps_the_transport_and_chooses_none_where_nothing_moves():
+    for transport in ("host", "nccl"):
+        grid = da.Grid((8, 8), device="cpu", transport=transport, comm=new_ranks())
+        plain = da.zeros((8, 8), device="cpu", transport=transport, comm=new_ranks())
+        there = grid.to("simulated")
+        views = (grid.zeros()[2:6], plain[1:], plain + 1.0)
+        for one in (there, grid.zeros().to("simulated"), *(a.to("simulated") for a in views)):
+            assert one.communicator.transport.name == transport
+        assert grid.zeros().to("simulated").grid is there
+        back = there.to("cpu")
+        assert back is grid
+        assert there.zeros().to("cpu").communicator is grid.communicator
+    ranks = new_ranks()
+    grid = da.Grid((8, 8), device="simulated", transport="device", comm=ranks)
+    u = grid.zeros()
+    plain = da.zeros((8, 8), device="simulated", transport="device", comm=ranks)
+    with changed(choice, _choose=raising(AssertionError("a transport was chosen"))):
+        assert grid.to("simulated") is grid
+        assert u.to("simulated") is u
+        assert plain.to("simulated") is plain
+    assert set(ranks.on_devices) == {("simulated", "device")}
