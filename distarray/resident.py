@@ -29,9 +29,8 @@ from distarray.comm.base import Communicator
 from distarray.pending import Pending
 from distarray.regions import Box
 from distarray.stencil import tracing
-from distarray.stencil.accumulators import Accumulator, of_reduction
+from distarray.stencil.accumulators import Accumulator, joined, of_reduction
 from distarray.stencil.calls import as_dtype
-from distarray.stencil.compile import joined
 from distarray.stencil.expression import ArrayParameter, Program, Reduction
 from distarray.stencil.language import where
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
@@ -253,14 +252,16 @@ def _groups(accumulators: Sequence[Accumulator], *, shared: bool) -> list[tuple[
 
 
 def stays_on_device(communicator: Communicator) -> bool:
-    """Whether what ranks send each other is work of a device's streams, the host not waiting."""
+    """Whether what ranks send each other is work of a device's streams, the host not waiting.
+    Local; the same on all ranks.
+    """
     if communicator.size == 1:
         return True
-    return isinstance(communicator, DeviceCommunicator) and communicator.transport.captures
+    return isinstance(communicator, DeviceCommunicator) and communicator.transport.on_streams
 
 
 def handed_on(reduction: Reduction) -> bool:
-    """Whether a result goes from kernel to kernel without the host: a rounded number."""
+    """Whether a result goes from kernel to kernel without the host: a rounded number. Local."""
     return as_dtype(reduction.value.dtype).kind in "fc" and not reduction.reproducible
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from distarray.backends.driver import KernelText
 from distarray.backends.simulated import host_cuda
 from distarray.stencil import cuda, memory
-from distarray.stencil.compile import _aliased, joined
+from distarray.stencil.accumulators import joined
+from distarray.stencil.compile import _aliased
 from distarray.stencil.cuda import packing
 
 

@@ -19,7 +19,6 @@ from distarray.backends.device_scalars import Scalars
 from distarray.backends.driver import Access
 from distarray.regions import Box
 from distarray.stencil import accumulators
-from distarray.stencil.compile import joined
 from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read, walk
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
 
@@ -94,7 +93,7 @@ class DeviceLaunch:
 
     def partials(self) -> list[np.ndarray[Any, Any]]:
         held = [result.get() for result in self._executor.results]
-        return joined(accumulators.of_program(self._program), held)
+        return accumulators.joined(accumulators.of_program(self._program), held)
 
     def device_partials(self) -> list[DeviceArray]:
         return self._executor.results

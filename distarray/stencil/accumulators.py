@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from distarray.accumulation import identity
-from distarray.exact import LENGTH
+from distarray.exact import LENGTH, carried
 from distarray.stencil import printing
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Program, Reduction
 from distarray.stencil.partials import accumulator
+
+Array = np.ndarray[Any, Any]
 
 #: Values that a fused reduction adds at a time, and parts into which it is divided for threads.
 STRIP, CHUNKS = 1024, 64
@@ -42,7 +45,7 @@ class Accumulator:
     def exact(self) -> bool:
         return self.length == LENGTH
 
-    def cleared(self) -> np.ndarray[Any, Any]:
+    def cleared(self) -> Array:
         """Memory for it, set to its start."""
         memory = np.zeros(self.length, self.dtype)
         memory[0] = self.start
@@ -103,3 +106,23 @@ def of_program(program: Program) -> tuple[Accumulator, ...]:
         for position, reduction in enumerate(program.reductions)
         for accumulator in of_reduction(position, reduction)
     )
+
+
+def joined(accumulators: Sequence[Accumulator], results: Sequence[Array]) -> list[Array]:
+    """The partial result of each reduction, from what its accumulators hold on the host."""
+    groups: dict[int, list[Array]] = {}
+    for result, one in zip(results, accumulators, strict=True):
+        groups.setdefault(one.reduction, []).append(result)
+    return [_joined(groups[number]) for number in sorted(groups)]
+
+
+def _joined(parts: list[Array]) -> Array:
+    """The partial result of one reduction; of a complex sum from its two parts."""
+    if parts[0].size == LENGTH:
+        limbs = carried(np.stack(parts))
+        return limbs if len(parts) == 2 else limbs[0]
+    if len(parts) == 1:
+        return parts[0].copy()
+    total = np.empty(parts[0].shape, np.complex128)  # 1j times an infinity has a NaN in it
+    total.real, total.imag = parts
+    return total

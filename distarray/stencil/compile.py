@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from distarray import exact
 from distarray.backends.base import Backend
 from distarray.backends.calls import nothing, prepared
 from distarray.regions import Box
 from distarray.stencil import codegen, evaluate, memory
-from distarray.stencil.accumulators import Accumulator
+from distarray.stencil.accumulators import joined
 from distarray.stencil.codegen import Code
 from distarray.stencil.expression import Program
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
@@ -154,23 +153,3 @@ class NativeLaunch:
             ctypes.c_void_p(self._result_table.ctypes.data),
             kept=(table, buffer),
         )
-
-
-def joined(accumulators: Sequence[Accumulator], results: Sequence[Array]) -> list[Array]:
-    """The partial result of each reduction, from what its accumulators hold on the host."""
-    groups: dict[int, list[Array]] = {}
-    for result, accumulator in zip(results, accumulators, strict=True):
-        groups.setdefault(accumulator.reduction, []).append(result)
-    return [_joined(groups[number]) for number in sorted(groups)]
-
-
-def _joined(parts: list[Array]) -> Array:
-    """The partial result of one reduction; of a complex sum from its two parts."""
-    if parts[0].size == exact.LENGTH:
-        limbs = exact.carried(np.stack(parts))
-        return limbs if len(parts) == 2 else limbs[0]
-    if len(parts) == 1:
-        return parts[0].copy()
-    total = np.empty(parts[0].shape, np.complex128)  # 1j times an infinity has a NaN in it
-    total.real, total.imag = parts
-    return total
