@@ -233,30 +233,53 @@ class ApplyPlan:
     def _pass(
         self, blocks: Sequence[Block], colour: int, time: float | None, overlap: bool | None
     ) -> None:
-        refresh, overlapped = self._refresh, False
-        if not self._on_host:
-            overlapped = self._may_overlap and overlap is not False
-        pending = refresh.begin(blocks, time, early=overlapped)
+        """Refresh what is stale and compute one colour. Collective."""
+        one_pass = self._pass_on_host if self._on_host else self._pass_on_device
         try:
-            if pending is None or not self._may_overlap:
-                refresh.finish(blocks, time)
-                self._compute_whole(colour)
-                return
-            began = clock.perf_counter()
-            if self._on_host:
-                overlapped = self._choice.next() if overlap is None else overlap
-            if overlapped:
-                self._compute("core", self.core, colour, pending)
-            refresh.finish(blocks, time)
-            if overlapped:
-                self._compute("remainder", self.remainder, colour)
-            else:
-                self._compute_whole(colour)
-            if self._on_host and overlap is None and self._choice.decided is None:
-                self._choice.record(overlapped, clock.perf_counter() - began)
+            one_pass(blocks, colour, time, overlap)
         except BaseException:  # an interrupt too: what was sent must be received
-            refresh.abandon()
+            self._refresh.abandon()
             raise
+
+    def _pass_on_host(
+        self, blocks: Sequence[Block], colour: int, time: float | None, overlap: bool | None
+    ) -> None:
+        """In the way that is asked for, or else in the one that is found to be faster."""
+        refresh, choice = self._refresh, self._choice
+        pending = refresh.begin(blocks, time, early=False)
+        if pending is None or not self._may_overlap:
+            refresh.finish(blocks, time)
+            self._compute_whole(colour)
+            return
+        began = clock.perf_counter()
+        overlapped = choice.next() if overlap is None else overlap
+        self._finish_pass(blocks, colour, time, pending if overlapped else None)
+        if overlap is None and choice.decided is None:
+            choice.record(overlapped, clock.perf_counter() - began)
+
+    def _pass_on_device(
+        self, blocks: Sequence[Block], colour: int, time: float | None, overlap: bool | None
+    ) -> None:
+        """The core first, wherever that may be."""
+        overlapped = self._may_overlap and overlap is not False
+        pending = self._refresh.begin(blocks, time, early=overlapped)
+        self._finish_pass(blocks, colour, time, pending if overlapped else None)
+
+    def _finish_pass(
+        self,
+        blocks: Sequence[Block],
+        colour: int,
+        time: float | None,
+        pending: PendingExchange | None,
+    ) -> None:
+        """Compute, the core before the end of the exchange that is given."""
+        if pending is None:
+            self._refresh.finish(blocks, time)
+            self._compute_whole(colour)
+            return
+        self._compute("core", self.core, colour, pending)
+        self._refresh.finish(blocks, time)
+        self._compute("remainder", self.remainder, colour)
 
     def _compute(
         self, name: str, boxes: Boxes, colour: int, pending: PendingExchange | None = None
