@@ -266,6 +266,26 @@ def test_no_more_is_read_than_is_drawn(tmp_path: Path, monkeypatch: pytest.Monke
     assert sum(sizes) == 467 * 3 * 4
 
 
+@pytest.mark.parametrize("rows", [3, 300, 3000])
+def test_any_part_is_what_numpy_cuts_out(tmp_path: Path, rows: int) -> None:
+    """With lines near to one another and far apart."""
+    grid = da.Grid((5, 7, rows), device="cpu")
+    u = grid.from_function(number)
+    da.save(tmp_path / "a.h5", {"u": u})
+    (array,) = hdf5.read_record(str(tmp_path / "a.h5")).arrays
+    values = u.gather()
+    for i, j, k in [
+        (range(5), range(7), range(rows)),
+        (range(1, 4, 2), range(2, 7, 3), range(1, rows, 2)),
+        (range(4, 5), range(7), range(2, 3)),
+        (range(5), range(6, 7), range(0, rows, 3)),
+        (range(0, 5, 4), range(0, 7, 6), range(rows - 1, rows)),
+    ]:
+        found = sample.read_sample(str(tmp_path / "a.h5"), array, (i, j, k))
+        assert np.array_equal(found, values[np.ix_(i, j, k)])
+    assert sample.read_sample(str(tmp_path / "a.h5"), array, (range(0), j, k)).shape == (0, 2, 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
