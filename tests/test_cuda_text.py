@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import distarray as da
+from distarray.errors import StencilError
 from distarray.regions import Box
 from distarray.stencil import cuda, language, tracing
 from distarray.stencil.cuda import packing, tiles
@@ -295,3 +296,31 @@ def test_states_of_reductions_stay_few():
     assert all(launch.kernel is code.combine for launch in launches[1:])
     sources = [launch.values.view(np.int64)[1] for launch in launches[1:]]
     assert all(a <= 64 * b for a, b in itertools.pairwise([*sources, 1]))
+
+
+def many(count, ndim=3):
+    """A kernel of so many arrays."""
+    names = [f"a{n}" for n in range(count)]
+    text = f"def total({', '.join(names)}):\n    a0[{', '.join('0' * ndim)}] = "
+    text += " + ".join(f"{name}[{', '.join('0' * ndim)}]" for name in names[1:])
+    found = {}
+    exec(text, found)
+    return traced(found["total"], [parameter(name, "f8", ndim=ndim) for name in names], ndim=ndim)
+
+
+@pytest.mark.parametrize("options", [{}, {"wide": True}, {"strided": True}])
+def test_parameters_beyond_what_cuda_takes_are_refused(options):
+    """As C lays them out: 8 bytes for a pointer or a stride, and `struct launch`."""
+    launch = 24 + 4 * 4 + 32 * (8 + 2 * 3 * 4 + 3 * 4 + 4)  # each box ends with padding
+    if options.get("wide"):
+        launch = 24 + 8 + 3 * 4 + 4 + 32 * (8 + 2 * 3 * 8 + 8 + 2 * 4)
+    each = 8 * (1 + (3 if options.get("strided") else 2))
+    most = (4096 - launch - 8) // each
+    assert len(cuda.generate(many(most), **options).kernel.parameters) == most + 3
+    with pytest.raises(StencilError) as error:
+        cuda.generate(many(most + 1), **options)
+    assert str(error.value) == (
+        f"Kernel total with {most + 1} arrays takes {launch + 8 + each * (most + 1)} bytes of "
+        "parameters on a GPU, which takes 4096; use fewer arrays, as by components of one, or "
+        "several kernels."
+    )

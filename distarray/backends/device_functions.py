@@ -153,8 +153,8 @@ def _copyto(
     wanted = getattr(source, "dtype", None)
     if wanted is not None and not np.can_cast(wanted, target.dtype, casting):  # type: ignore[arg-type]
         raise TypeError(
-            f"Cannot cast array data from {wanted} to {target.dtype} according to the rule "
-            f"'{casting}'"
+            f"numpy.copyto cannot cast {wanted} to {target.dtype} by the rule '{casting}'; convert "
+            "the values by astype, or pass casting='unsafe'."
         )
     chosen = None if where is True else where
     device_map.prepare(np.copyto, [source], target, chosen)()

@@ -113,7 +113,10 @@ class Form:
         """The call on arrays, of which the last is written, with these numbers. Local."""
         program, driver = self.program, self._backend.driver
         if program is None:
-            raise StencilError("A function that the stencil language lacks has no kernel.")
+            raise StencilError(
+                "A function that the stencil language lacks has no kernel; call it on host arrays, "
+                "taken by get()."
+            )
         last = len(arrays) - 1
         accesses = [
             Access(

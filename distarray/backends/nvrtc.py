@@ -24,12 +24,12 @@ _LOG_LINES = 5
 
 
 def options(target: str, *, fast: bool) -> tuple[str, ...]:
-    """The compiler's options for a target such as "sm_90"."""
+    """The compiler's options for a target such as "sm_90". Local."""
     return (*OPTIONS, FAST_OPTION if fast else PLAIN_OPTION, f"--gpu-architecture={target}")
 
 
 def target(capability: int, supported: tuple[int, ...]) -> str:
-    """What to compile for on a GPU of compute capability `capability` (90 for 9.0).
+    """What to compile for on a GPU of compute capability `capability` (90 for 9.0). Local.
 
     Machine code ("sm_90"), also that of an older GPU of the same generation; for a generation that
     the compiler does not know, the intermediate code of the newest it does ("compute_90"), which
@@ -86,7 +86,8 @@ def compiled(nvrtc: Any, kernel: KernelText, chosen: tuple[str, ...]) -> tuple[b
             reason = " | ".join(lines[:_LOG_LINES]) or "no message"
             raise BackendError(
                 f"NVRTC rejected the generated CUDA text of {kernel.symbol} ({error}): "
-                f"{reason.rstrip('.')}."
+                f"{reason.rstrip('.')}; clear the cache if CUDA was updated, else report the text, "
+                "kernel.source('cuda')."
             ) from error
         machine = any(option.startswith("--gpu-architecture=sm_") for option in chosen)
         code = nvrtc.getCUBIN(program) if machine else nvrtc.getPTX(program)

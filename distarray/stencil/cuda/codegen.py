@@ -12,15 +12,20 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from distarray.errors import StencilError
 from distarray.stencil import accumulators, printing
 from distarray.stencil.accumulators import Accumulator
 from distarray.stencil.cuda import preamble, states
 from distarray.stencil.cuda.frame import CudaFrame
 from distarray.stencil.cuda.loops import Loops
-from distarray.stencil.cuda.tiles import structures
+from distarray.stencil.cuda.tiles import launch_dtype, structures
 from distarray.stencil.expression import Program
 from distarray.stencil.frame import Table
 from distarray.stencil.writing import Lines, identifier, words
+
+#: What a launch may be handed before CUDA 12.1, and on GPUs older than those of capability 7.0.
+MOST_PARAMETER_BYTES = 4096
+_POINTER = 8
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,7 @@ class _Writer:
         inner = Loops(frame, self._accumulators, masked=masked).write()
         self._tables = frame.tables
         parameters = [*frame.parameters(), *self._by_value()]
+        self._require_room(frame, len(parameters))
         symbol = identifier(f"kernel_{self._program.name}") + ("_masked" if masked else "")
         text = Lines()
         text.lines += _head(symbol, parameters)
@@ -142,6 +148,18 @@ class _Writer:
         types = structures(frame.ndim, frame.layout())
         head = [f"typedef {frame.index_type} index_t;", types]
         return _made(symbol, head, text.lines, parameters, fast=self._program.fast)
+
+    def _require_room(self, frame: CudaFrame, count: int) -> None:
+        """Refuse what no launch can hand over; `count` parameters, all but two of them pointers."""
+        launch = launch_dtype(frame.ndim, self._options["wide"]).itemsize
+        taken = _POINTER * (count - 2) + _POINTER * max(1, len(frame.layout())) + launch
+        if taken > MOST_PARAMETER_BYTES:
+            program = self._program
+            raise StencilError(
+                f"Kernel {program.name} with {len(program.arrays)} arrays takes {taken} bytes of "
+                f"parameters on a GPU, which takes {MOST_PARAMETER_BYTES}; use fewer arrays, as by "
+                "components of one, or several kernels."
+            )
 
     def _by_value(self) -> list[tuple[str, str]]:
         """Types and names of what follows the pointers to arrays and tables."""
