@@ -65,11 +65,11 @@ class Loop(Protocol):
         ...
 
     def rotated(self, arrays: Sequence[DistArray]) -> list[DistArray]:
-        """The arrays after one more step."""
+        """The arrays after one more step. Local."""
         ...
 
     def time(self, number: int) -> float:
-        """The time at which a step begins."""
+        """The time at which a step begins. Local."""
         ...
 
 
@@ -111,7 +111,7 @@ class CapturedCycles:
     plans: list[weakref.ref[ApplyPlan]] = field(default_factory=list)
 
     def is_of(self, calls: Sequence[PlannedCall]) -> bool:
-        """Whether these calls are those that were captured."""
+        """Whether these calls are those that were captured. Local."""
         return len(calls) == len(self.plans) and all(
             plan is kept() for (plan, _), kept in zip(calls, self.plans, strict=True)
         )

@@ -6,7 +6,6 @@ import sys
 import time
 from types import TracebackType
 
-
 #: What has been told.
 _told: set[str] = set()
 

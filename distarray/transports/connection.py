@@ -14,7 +14,7 @@ import os
 import secrets
 import weakref
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,8 @@ def connect_nccl(base: Communicator, backend: Device) -> ConnectedTransport:
         It is missing on some rank, its versions differ, ranks share a GPU, or it does not work; on
         all ranks alike.
     """
-    binding, missing, version, device = None, "", 0, ""
+    binding: Any = None
+    missing, version, device = "", 0, ""
     try:
         binding = backend.nccl_binding()
         version, device = binding.version(), binding.device
@@ -51,8 +52,8 @@ def connect_nccl(base: Communicator, backend: Device) -> ConnectedTransport:
         missing = str(wrong) or type(wrong).__name__
     finding = missing, version, device, os.environ.get(_SHARE) == "1"
     obstacle = None if _fit(base, finding) else _obstacle(base.allgather(finding))
-    if obstacle is not None or binding is None:
-        raise obstacle or CommunicationError("There is no NCCL; use transport='staged'.")
+    if obstacle is not None:
+        raise obstacle
     leave_abandoned(base)
     ranks = nccl.connect(binding, base)
     limit = int(base.allreduce(np.array([message_limit()], np.int64), "min")[0])

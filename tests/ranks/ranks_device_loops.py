@@ -13,6 +13,7 @@ import distarray as da
 from distarray.backends.simulated.capture import SimulatedGraph
 from distarray.backends.simulated.driver import SimulatedDriver
 from distarray.errors import BackendError
+from distarray.graphs import Replay
 from distarray.halo.exchange import HaloExchange
 from distarray.kernels.plan import ApplyPlan
 from distarray.pending import RING_SIZE, complete_all
@@ -352,6 +353,30 @@ def test_graphs_take_scalars_that_come_from_the_device_and_others_in_turn() -> N
                 "device device host": [False, False, True],
                 "host device host device": [True, True, True, True],
             }[order], counts
+
+
+def test_a_captured_copy_of_a_scalar_would_show() -> None:
+    """What keeps it out of graphs is needed."""
+    may_capture = Replay._may_capture
+
+    def careless(replay: Replay, calls: Any) -> bool:
+        return may_capture(replay, [(plan, ()) for plan, _ in calls])
+
+    start = random_values(8 * SIZE, 8)
+    for transport in graph_transports():
+        results = []
+        for change in (may_capture, careless):
+            grid = simulated(transport)((8 * SIZE, 8), periodic=True, ranks=(SIZE, 1))
+            u, new, kernel = put(grid, start), grid.zeros(), da.stencil(heat.function)
+            measured = sum_of_differences(put(grid, 0.001 * start), grid.zeros())
+            Replay._may_capture = change  # type: ignore[method-assign]
+            try:
+                for r in (measured, 0.128):
+                    da.iterate(kernel, u, new, steps=24, r=r)
+            finally:
+                Replay._may_capture = may_capture  # type: ignore[method-assign]
+            results.append(u.gather())
+        assert not np.array_equal(*results)
 
 
 def test_graphs_see_scalars_that_change_after_loops_with_constant_ones() -> None:
