@@ -129,11 +129,13 @@ from pathlib import Path
 import distarray as da
 from tests.test_io_damage import flip
 
-path, first, step = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-shape = tuple(map(int, sys.argv[4:]))
-grid = da.Grid(shape)
+path, step = Path(sys.argv[1]), int(sys.argv[2])
+grid = da.Grid(tuple(map(int, sys.argv[3:])))
+octets = path.read_bytes()
+places = [k for k in range(len(octets)) if octets[k]]
+zeros = [k for k in range(len(octets)) if not octets[k]]
 texts = set()
-for place in range(first, path.stat().st_size, step):
+for place in sorted(places[::step] + zeros[:: 7 * step]):
     flip(path, place, 1 << place % 8)
     try:
         da.load(path, grid)
@@ -150,18 +152,17 @@ print("done", len(texts) > 0)
 
 
 @pytest.mark.parametrize(
-    ("first", "step"),
-    [(5, 97), pytest.param(0, 1, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    "step", [23, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
 )
-def test_one_flipped_bit_anywhere_is_an_error_and_never_a_crash(
-    tmp_path: Path, first: int, step: int
-) -> None:
-    """In a child process, which a crash of HDF5 would end."""
+def test_one_flipped_bit_anywhere_is_an_error_and_never_a_crash(tmp_path: Path, step: int) -> None:
+    """Every `step`-th byte that is not zero, and some that are. In a child process, which a crash
+    of HDF5 would end.
+    """
     grid = da.Grid((5, 4, 3))
     path = tmp_path / "a.h5"
     da.save(path, fields(grid), step=4, time=0.5, attrs={"viscosity": 0.1})
     result = subprocess.run(
-        [sys.executable, "-c", FLIPS, str(path), str(first), str(step), "5", "4", "3"],
+        [sys.executable, "-c", FLIPS, str(path), str(step), "5", "4", "3"],
         env=clean_environment() | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
