@@ -209,3 +209,46 @@ world.barrier()
 """
     result = job(tmp_path, text)
     assert result.returncode == 0, result.report()
+
+
+def test_a_rank_that_cannot_connect_nccl_is_heard_though_the_others_wait_in_the_library(tmp_path):
+    text = """
+from distarray.comm import nccl
+nccl.MOST_SECONDS = 1.0
+
+class Binding:
+    def unique_id(self):
+        return b"name"
+
+    def connect(self, size, identity, rank, communicator):
+        if rank == 1:
+            raise RuntimeError("no memory on purpose")
+        time.sleep(60)
+
+nccl.connect(Binding(), world)
+"""
+    result = job(tmp_path, text)
+    assert result.returncode == 1
+    assert "NCCL cannot connect the ranks (RuntimeError: no memory on purpose)" in result.stderr
+    assert result.seconds < 20
+
+
+@pytest.mark.parametrize(("code", "expected"), [("sys.exit(3)", 3), ("pass", 0)])
+def test_groups_of_nccl_are_left_at_the_end_but_not_waited_for_by_a_rank_that_fails(
+    tmp_path, code, expected
+):
+    text = f"""
+import distarray as da
+from distarray.backends.simulated import nccl
+left = nccl.StandInRanks.destroy
+nccl.StandInRanks.destroy = lambda ranks: (left(ranks), print("a group is left", flush=True))
+grid = da.Grid((8, 8), periodic=True, device="simulated", transport="nccl")
+kept = da.zeros((8, 8), device="simulated", transport="nccl")
+if world.rank == 2:
+    {code}
+world.barrier()
+"""
+    result = job(tmp_path, text)
+    assert result.returncode == expected, result.report()
+    assert result.stdout.count("a group is left") == (0 if expected else 3)
+    assert result.seconds < 20

@@ -58,7 +58,11 @@ def connect_nccl(base: Communicator, backend: Device) -> ConnectedTransport:
     ranks = nccl.connect(binding, base)
     limit = int(base.allreduce(np.array([message_limit()], np.int64), "min")[0])
     transport = ConnectedTransport(base, backend, ranks, limit)
-    _warm_up(base, backend, transport)
+    try:
+        _warm_up(base, backend, transport)
+    except CommunicationError:
+        transport.give_up()
+        raise
     return transport
 
 
@@ -164,6 +168,12 @@ class ConnectedTransport(NcclTransport):
         # Not kept by anything but this object: it may keep the communicator that keeps this.
         self.group = _Group(next(_numbers), name, base.size, ranks, backend)
         _used.add(self)
+
+    def give_up(self) -> None:
+        """Stop at once: the group does not work, and is not left in order. Local."""
+        self.group.ranks.abort()
+        _used.discard(self)
+        del self.group
 
     def __del__(self) -> None:
         if hasattr(self, "group"):

@@ -249,6 +249,22 @@ def test_nccl_that_fails_to_connect_or_to_deliver_is_refused():
             "NCCL delivered other values than were sent; use transport='staged'.",
             lambda: connect_nccl(new_ranks(), with_binding(confused)),
         )
+    aborted = []
+
+    def refusing(binding):
+        def connect(*arguments):
+            ranks = binding.connect(*arguments)
+            error = RuntimeError("remote error")
+            return Like(ranks, group_start=raising(error), abort=lambda: aborted.append(1))
+
+        return Like(binding, connect=connect)
+
+    refused(
+        CommunicationError,
+        "NCCL cannot send messages (RuntimeError: remote error)",
+        lambda: connect_nccl(new_ranks(), with_binding(refusing)),
+    )
+    assert aborted == [1]
 
 
 def chosen(backend, answer):
