@@ -116,7 +116,7 @@ def test_more_ranks_than_cores_is_a_note() -> None:
 
 def found(*machine: object, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the doctor says of GPUs where the driver reports this."""
-    monkeypatch.setattr(nvidia, "look", lambda: nvidia.Machine(*machine))  # type: ignore[arg-type]
+    monkeypatch.setattr(nvidia, "look", lambda: nvidia.DriverReport(*machine))  # type: ignore[arg-type]
     return [str(finding) for finding in doctor.gpus()]
 
 

@@ -192,7 +192,7 @@ def test_the_rank_on_the_node(variables, expected):
     ],
 )
 def test_one_gpu_for_each_rank_is_nothing_to_say(count, ranks, index):
-    assert nvidia.choose(count, ranks, {}) == nvidia.Choice(index, "")
+    assert nvidia.choose(count, ranks, {}) == nvidia.GpuChoice(index, "")
 
 
 @pytest.mark.parametrize(

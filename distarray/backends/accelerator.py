@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends import device_copies, device_map
 from distarray.backends.base import BoxCopy, CopyList, Event, Graph, Stream
 from distarray.backends.device_array import DeviceArray, adopted, require_writeable
-from distarray.backends.device_lines import Form
+from distarray.backends.device_lines import LineKernel
 from distarray.backends.device_scalars import KeptScalars
 from distarray.backends.driver import Driver
 from distarray.errors import BackendError, UnsupportedError, shown
@@ -24,8 +25,6 @@ from distarray.errors import BackendError, UnsupportedError, shown
 if TYPE_CHECKING:
     from distarray.stencil.expression import Program
     from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
-
-HostArray = np.ndarray[Any, Any]
 
 #: Bytes at whose multiples rows start: what a warp moves at a time, if their elements are doubles.
 ROW = 128
@@ -51,7 +50,7 @@ class AcceleratorBackend:
         self.compute: Stream = driver.compute
         self.communication: Stream = driver.communication
         self.kept_scalars = KeptScalars(self)
-        self.forms: dict[Any, Form] = {}
+        self.forms: dict[Any, LineKernel] = {}
 
     def event(self) -> Event:
         return self.driver.event()

@@ -64,7 +64,7 @@ def available() -> tuple[bool, str]:
     return not problem, problem
 
 
-def _cupy_problem(machine: nvidia.Machine) -> str:
+def _cupy_problem(machine: nvidia.DriverReport) -> str:
     install = f"pip install 'distarray-mpi[{machine.extra}]'"
     cuda = "{}.{}".format(*machine.cuda)
     if importlib.util.find_spec("cupy") is None:

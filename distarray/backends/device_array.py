@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distarray.arraylike import DeviceMarker
+from distarray.arraylike import DeviceMarker, HostArray
 from distarray.backends.driver import Access, Allocation
 from distarray.errors import ArrayError, BackendError, IndexingError, UnsupportedError, shown
 
 if TYPE_CHECKING:
     from distarray.backends.accelerator import AcceleratorBackend
-
-HostArray = np.ndarray[Any, Any]
 
 
 class _Interface:

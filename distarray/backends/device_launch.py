@@ -15,7 +15,7 @@ import numpy as np
 from distarray.backends.calls import nothing
 from distarray.backends.device_array import DeviceArray
 from distarray.backends.device_executors import Boxes, Calls, Kernels, Run
-from distarray.backends.device_scalars import Scalars
+from distarray.backends.device_scalars import LaunchScalars
 from distarray.backends.driver import Access
 from distarray.regions import Box
 from distarray.stencil import accumulators
@@ -51,7 +51,7 @@ class DeviceLaunch:
     ) -> None:
         self._program, self._geometry = program, geometry
         self._views = tuple(arrays)
-        self._scalars = Scalars(backend, program)
+        self._scalars = LaunchScalars(backend, program)
         make = Kernels if backend.driver.compiles else Calls
         self._executor = make(backend, program, self._views, geometry, self._scalars.memory)
         self._kept: dict[tuple[int, int], Run] = {}

@@ -1,6 +1,6 @@
 """Kernels of one line: what becomes of an elementwise function on arrays of given types and steps.
 
-A `Form` is made once for calls that differ in their numbers and in where the arrays lie only.
+A `LineKernel` is made once for calls that differ in their numbers and in where the arrays lie only.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Line(NamedTuple):
         return [*found, *mask, ("target", self.target)]
 
 
-class Form:
+class LineKernel:
     """The kernel of a line for arrays of one shape, each with its steps in bytes.
 
     Attributes

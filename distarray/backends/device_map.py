@@ -18,7 +18,7 @@ from distarray.backends.base import BoxCopy
 from distarray.backends.calls import nothing
 from distarray.backends.device_array import DeviceArray, require_writeable
 from distarray.backends.device_copies import overlap
-from distarray.backends.device_lines import Form, Function, Line, Operand, Steps
+from distarray.backends.device_lines import Function, Line, LineKernel, Operand, Steps
 from distarray.errors import ArrayError, BackendError
 from distarray.stencil.expression import WeakKind, kind_of
 
@@ -262,7 +262,7 @@ def _settle(arrays: list[DeviceArray], steps: list[Steps]) -> list[Callable[[], 
     return before
 
 
-def _form(call: _Call, arrays: Sequence[DeviceArray], steps: Sequence[Steps]) -> Form:
+def _form(call: _Call, arrays: Sequence[DeviceArray], steps: Sequence[Steps]) -> LineKernel:
     """The kernel for such arrays, kept for the next time."""
     target, dtype = call.target, call.options.get("dtype")
     line = Line(
@@ -279,7 +279,7 @@ def _form(call: _Call, arrays: Sequence[DeviceArray], steps: Sequence[Steps]) ->
     if found is None:
         if len(forms) >= _MOST_FORMS:
             forms.clear()
-        found = forms[key] = Form(target.backend, line, target.shape, steps, aliased=aliased)
+        found = forms[key] = LineKernel(target.backend, line, target.shape, steps, aliased=aliased)
     return found
 
 

@@ -52,7 +52,7 @@ class KeptScalars:
         return found
 
 
-class Scalars:
+class LaunchScalars:
     """The scalars of one launch.
 
     Attributes

@@ -23,7 +23,7 @@ _NEWEST_EXTRA = 13
 
 
 @dataclass(frozen=True)
-class Machine:
+class DriverReport:
     """What the driver reports.
 
     Attributes
@@ -47,12 +47,12 @@ class Machine:
 
 @functools.cache
 def library() -> Any:
-    """The driver's library. Raises OSError where there is none."""
+    """The driver's library. Raises OSError where there is none. Local."""
     return ctypes.CDLL(LIBRARY)
 
 
 @functools.cache
-def look() -> Machine:
+def look() -> DriverReport:
     """What there is for this process. Local."""
     try:
         driver = library()
@@ -75,11 +75,11 @@ def look() -> Machine:
         )
     if not count.value:
         return _nothing(f"the NVIDIA driver offers none{_visible()}", "see what nvidia-smi reports")
-    return Machine(count.value, cuda)
+    return DriverReport(count.value, cuda)
 
 
-def _nothing(reason: str, cure: str) -> Machine:
-    return Machine(0, (0, 0), f"device='cuda' needs a GPU, and {reason}; {cure} or use 'cpu'.")
+def _nothing(reason: str, cure: str) -> DriverReport:
+    return DriverReport(0, (0, 0), f"device='cuda' needs a GPU, and {reason}; {cure} or use 'cpu'.")
 
 
 def _status_name(driver: Any, status: int) -> str:
@@ -107,29 +107,31 @@ def identity(index: int) -> str:
 
 
 @dataclass(frozen=True)
-class Choice:
+class GpuChoice:
     """The GPU of this process, and what is to be said about it, if anything."""
 
     index: int
     warning: str = ""
 
 
-def choose(count: int, ranks: OnNode | None, environment: Mapping[str, str] = os.environ) -> Choice:
+def choose(
+    count: int, ranks: OnNode | None, environment: Mapping[str, str] = os.environ
+) -> GpuChoice:
     """The GPU that goes to a rank of a node with `count` visible ones: in turn. Local."""
     if ranks is None:
-        return Choice(0)
+        return GpuChoice(0)
     number = max(ranks.size, ranks.rank + 1)
     if number <= count:
-        return Choice(ranks.rank % count)
+        return GpuChoice(ranks.rank % count)
     visible = environment.get("CUDA_VISIBLE_DEVICES", "").strip(", ")
     if count == 1 and visible and "," not in visible:
-        return Choice(
+        return GpuChoice(
             0,
             f"Each rank sees one GPU only (CUDA_VISIBLE_DEVICES={visible}): ranks of a node share "
             "it, or have one each that cannot reach the others directly. Let all ranks see all "
             "GPUs of their node, for example by srun --gpu-bind=none.",
         )
-    return Choice(
+    return GpuChoice(
         ranks.rank % count,
         f"{number} or more ranks of a node share {count} GPU{'s' * (count > 1)} and take turns on "
         "them; start one rank for each GPU.",
