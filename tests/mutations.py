@@ -24,8 +24,10 @@ from distarray.backends.simulated.driver import finish
 from distarray.backends.simulated.memory import Memory
 from distarray.backends.simulated.schedule import Schedule, SimulatedEvent, SimulatedStream
 from distarray.errors import BackendError, RaceError
+from distarray.io.background import Copies
 from distarray.placement import move
 from distarray.transfer import Selection, Stride
+from distarray.transports import nccl
 from tests.devices import provokes_races
 from tests.ranks.bits import random_values
 from tests.ranks.common import SIZE
@@ -33,8 +35,14 @@ from tests.ranks.common import SIZE
 PACKAGE = Path(da.__file__).parent
 CALLS = ("record", "wait", "synchronize")
 
-#: The devices themselves, and what runs on none: how `transport="auto"` is chosen.
-LEFT_OUT = ("backends/simulated/", "backends/cuda", "transports/probe.py")
+#: The devices themselves, and what runs when nothing else does: how `transport="auto"` is chosen,
+#: and how groups of NCCL are left.
+LEFT_OUT = (
+    "backends/simulated/",
+    "backends/cuda",
+    "transports/probe.py",
+    "transports/connection.py",
+)
 
 
 class Needless(NamedTuple):
@@ -193,6 +201,11 @@ def scale(u: Any, new: Any, *, by: float) -> None:
     new[0, 0] = u[0, 0] / by
 
 
+def across(u: Any, new: Any) -> None:
+    """Needs no message: its neighbours lie within the rank, or in layers of conditions."""
+    new[0, 0] = u[0, -1] - 3.0 * u[0, 1]
+
+
 def made(transport: str, **options: Any) -> tuple[da.Grid, da.DistArray, da.DistArray]:
     grid = da.Grid(
         (16, 12), periodic=True, ranks=(SIZE, 1), device="simulated", transport=transport, **options
@@ -270,7 +283,29 @@ def transfers(transport: str) -> None:
         values += 1.0
 
 
-WORKLOADS = (kernels, loops, reductions, transfers)
+def conditions(transport: str) -> None:
+    """Conditions that depend on the time: their values are uploaded for each call, and the host is
+    held up by nothing else.
+    """
+    grid = da.Grid((16, 12), ranks=(SIZE, 1), device="simulated", transport=transport)
+    u, new = grid.ones(), grid.zeros()
+    u.boundary["y"] = da.Dirichlet(lambda t, x, y: t * x)
+    kernel = da.stencil(across)
+    for number in range(5):
+        kernel(u, new, time=float(number))
+    new.gather()
+
+
+def checkpoints(transport: str) -> None:
+    """Values that go to the host to be written behind the run."""
+    _, u, new = made(transport)
+    kept = Copies()
+    for _ in range(2):
+        kept.take([u, new])
+        u += 1.0
+
+
+WORKLOADS = (kernels, loops, reductions, transfers, conditions, checkpoints)
 TRANSPORTS = ("staged", "device", "host", "nccl")
 
 
@@ -326,3 +361,37 @@ def test_every_removed_record_and_wait_is_reported() -> None:
         f"reported though thought needless: {needless - found_needless}; "
         f"not reported: {found_needless - needless}: {sorted(missed)}"
     )
+
+
+def drop_reductions(transport: str) -> None:
+    """All-reduces under way whose results nobody asks for, then arrays of their size."""
+    grid, _, _ = made(transport)
+    communicator, backend = grid.zeros().communicator, grid.backend
+    for number in range(3):
+        values = backend.asarray(np.full(40, float(number)))
+        communicator.begin_allreduce(values, "sum")
+        values += 1.0
+
+
+@provokes_races
+def test_memory_that_is_given_back_too_early_is_reported() -> None:
+    communicator = da.Grid((4,), ranks=(SIZE,), device="cpu").communicator
+    kept = nccl.NcclTransport.begin_allreduce
+
+    def forgetful(self: Any, values: Any, op: str) -> Any:
+        """Hold no reduction that is under way."""
+        found = kept(self, values, op)
+        self._under_way.clear()
+        return found
+
+    with watched() as watch:
+        run(watch, drop_reductions, "nccl", None)
+        reports = agreed(communicator, watch.reports)
+        assert not reports, reports
+        nccl.NcclTransport.begin_allreduce = forgetful  # type: ignore[method-assign]
+        try:
+            run(watch, drop_reductions, "nccl", None)
+        finally:
+            nccl.NcclTransport.begin_allreduce = kept  # type: ignore[method-assign]
+        reports = agreed(communicator, watch.reports)
+    assert any("reuse of freed memory" in report for report in reports), reports
