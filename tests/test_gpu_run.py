@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +13,7 @@ import pytest
 
 from tests.gpu import benchmark, run
 from tests.gpu.run import Part
-from tests.harness import ROOT
+from tests.harness import ROOT, clean_environment
 
 PYTHON = sys.executable
 
@@ -61,6 +63,65 @@ def test_outcomes():
     assert run.carried_out(Part("a", says("x", 1), 20, optional=True), 20)["outcome"] == "failed"
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "expected"),
+    [
+        ("7 skipped in 1 s", 0, "nothing ran"),
+        ("9 deselected in 1 s", 5, "nothing ran"),
+        ("1 passed, 7 skipped in 1 s", 0, "passed"),
+        ("1 failed, 7 skipped in 1 s", 1, "failed"),
+    ],
+)
+def test_tests_that_did_not_run_have_not_passed(text, code, expected):
+    assert run.outcome(Part("a", run.pytest("tests"), 1), code, text) == expected
+
+
+def without_a_gpu():
+    """An environment in which the NVIDIA driver, if there is one, offers nothing."""
+    return clean_environment() | {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def test_without_a_gpu_it_says_why_and_ends_at_once(tmp_path):
+    done = subprocess.run(
+        ["bash", "tests/gpu/one_gpu.sh", PYTHON, str(tmp_path / "out.json")],
+        cwd=ROOT, env=without_a_gpu(), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("device='cuda' needs a GPU, and ")
+    assert len(done.stderr.splitlines()) == 1
+    assert not done.stdout
+
+
+HANGS = """
+import sys, threading
+from tests.gpu import run
+sleeps = (sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(90)")
+hanging = run.Part("a", ("sh", "-c", '"$@" >' + sys.argv.pop() + "; true", "sh", *sleeps), 80)
+run.parts = lambda device, cells: [hanging]
+run.missing_gpu = lambda: ""
+sys.exit(run.main())
+"""
+
+
+def test_ending_it_ends_its_parts(tmp_path):
+    note = tmp_path / "pid"
+    process = subprocess.Popen(
+        [PYTHON, "-c", HANGS, str(tmp_path / "out.json"), str(note)], cwd=ROOT
+    )
+    try:
+        deadline = time.monotonic() + 40
+        while not (note.exists() and note.read_text().endswith("\n")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(20) == 128 + signal.SIGTERM
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(note.read_text()), 0)
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.parametrize(("optional", "outcome"), [(False, "out of time"), (True, "hung")])
 def test_a_part_that_hangs_is_ended(optional, outcome):
     start = time.monotonic()
@@ -106,6 +167,7 @@ def test_nothing_is_begun_without_time():
         ("not run: no time left", True, False),
         ("refused", True, False),
         ("hung", True, False),
+        ("nothing ran", True, True),
     ],
 )
 def test_what_fails_the_whole(outcome, required, optional):

@@ -3,6 +3,8 @@
 #
 #     bash tests/gpu/one_gpu.sh [PYTHON [OUT.json [OPTIONS]]]
 #
+# Where no GPU can be used it says why, and ends at once with exit code 1.
+#
 # PYTHON is an interpreter that has everything: CuPy with the libraries of CUDA, NCCL, an MPI as a
 # wheel, and what the tests need (default: python3). Prepare it where there is a network, for the
 # same processor and Python:
@@ -49,5 +51,17 @@ DISTARRAY_CACHE=$(mktemp -d)
 export DISTARRAY_CACHE
 trap 'rm -rf "$DISTARRAY_CACHE"' EXIT
 
-# Nothing here may outlive the eight minutes, whatever hangs.
-timeout --kill-after=10 490 "$python" -m tests.gpu.run "$out" "$@"
+# Nothing here may outlive the eight minutes, whatever hangs, nor this script when it is ended.
+# With job control, since what a script puts aside without it ignores interrupts for ever.
+set -m
+timeout --kill-after=10 490 "$python" -m tests.gpu.run "$out" "$@" &
+child=$!
+ended=
+trap 'ended=yes; kill -TERM "$child"' TERM INT
+code=0
+wait "$child" || code=$?
+if [ -n "$ended" ]; then
+    code=0
+    wait "$child" || code=$?
+fi
+exit "$code"

@@ -4,7 +4,7 @@
 of them at once, each with a time limit of its own that ends all its processes; one for which no
 time is left is not run. Ranks share the one GPU. NCCL takes several ranks on a GPU from
 2.30 on; where it refuses them or hangs, that is reported and is no failure. The exit code is 0 if
-all else passed.
+all else passed, and 1 at once where no GPU can be used.
 
 With `--rehearse` the parts that the simulated device can take run on it, which needs no GPU and
 tests this program.
@@ -13,6 +13,7 @@ tests this program.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -21,14 +22,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from distarray.backends import cuda
+from distarray.errors import BackendError
 from tests.harness import ROOT, clean_environment
 
 SECONDS = 480.0
@@ -43,6 +48,9 @@ RANK_FILES = (
     "ranks_bits_sums", "ranks_bits_fields", "ranks_bits_coarsen", "ranks_bits_types",
     "ranks_kernels", "ranks_array", "ranks_solvers", "ranks_io", "ranks_redistribute",
 )  # fmt: skip
+#: Processes of parts that run, each the first of a group of its own.
+_running: set[subprocess.Popen[str]] = set()
+_changing = threading.Lock()
 _SUMMARY = re.compile(r"(\d+) (passed|failed|skipped|deselected|error)")
 
 
@@ -137,6 +145,8 @@ def carried_out(part: Part, seconds: float) -> dict[str, Any]:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        with _changing:
+            _running.add(process)
         try:
             code: int | None = process.wait(min(part.seconds, seconds))
         except subprocess.TimeoutExpired:
@@ -148,20 +158,31 @@ def carried_out(part: Part, seconds: float) -> dict[str, Any]:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        with _changing:
+            _running.discard(process)
         output.seek(0)
         text = output.read()
     return {
         "outcome": outcome(part, code, text),
         "code": code,
         "seconds": round(time.monotonic() - start, 1),
-        "counts": {name: int(number) for number, name in _SUMMARY.findall(text[-2000:])},
+        "counts": counts(text),
         "output": text[-1500:] if code == 0 else text[-6000:],
         **_figures(text),
     }
 
 
+def counts(text: str) -> dict[str, int]:
+    """How many tests passed, failed and so on, by what pytest printed last."""
+    return {name: int(number) for number, name in _SUMMARY.findall(text[-2000:])}
+
+
 def outcome(part: Part, code: int | None, text: str) -> str:
-    """passed, failed, out of time; or, of optional parts, refused or hung."""
+    """passed, failed, nothing ran, out of time; or, of optional parts, refused or hung."""
+    tests = "pytest" in part.command
+    # With 5, pytest says that it found no tests.
+    if (code == 0 and tests and not counts(text).get("passed")) or (code == 5 and tests):
+        return "nothing ran"
     if code == 0:
         return "passed"
     if code is None:
@@ -173,7 +194,7 @@ def outcome(part: Part, code: int | None, text: str) -> str:
 def failed(part: Part, outcome: str) -> bool:
     """Whether the outcome of a part is one for which the whole fails."""
     if part.optional:
-        return outcome == "failed"
+        return outcome in ("failed", "nothing ran")
     return outcome not in ("passed", "needs a GPU")
 
 
@@ -220,6 +241,37 @@ def _said(*command: str) -> str:
     return (done.stdout or done.stderr).strip()
 
 
+def _end_all(number: int, _frame: FrameType | None) -> None:
+    """End all parts, then this program."""
+    processes = tuple(_running)
+    for signal_number, seconds in ((signal.SIGINT, ENDING / 2), (signal.SIGKILL, 1.0)):
+        for process in processes:
+            # Another thread waits for each: what has ended may be known to it only.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal_number)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and any(map(_lives, processes)):
+            time.sleep(0.05)
+    os._exit(128 + number)
+
+
+def _lives(process: subprocess.Popen[str]) -> bool:
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def missing_gpu() -> str:
+    """Why no GPU can be used, as a sentence; empty if one can."""
+    try:
+        cuda.driver()
+    except BackendError as error:
+        return str(error)
+    return ""
+
+
 def main() -> int:
     """Run all parts and write the file; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.run", description=__doc__)
@@ -229,6 +281,10 @@ def main() -> int:
     parser.add_argument("--rehearse", action="store_true", help="on the simulated device")
     chosen = parser.parse_args()
     device = "simulated" if chosen.rehearse else "cuda"
+    signal.signal(signal.SIGTERM, _end_all)
+    if not chosen.rehearse and (problem := missing_gpu()):
+        print(problem, file=sys.stderr)
+        return 1
     end = time.monotonic() + chosen.seconds - RESERVE
     report: dict[str, Any] = {"machine": machine(), "device": device, "parts": {}}
     for together in grouped(parts(device, chosen.cells)):
