@@ -11,7 +11,8 @@ array, grid                                    the distributed array and the gri
 random, linalg, points, kernels, iterate, io   what is done with arrays
 cli, view, testing                             programs, and helpers for tests
 
-Importing this package initialises neither MPI nor a device.
+Importing this package initialises neither MPI nor a device. `save`, `load`, `Snapshot` and
+`Checkpointer` are files and restarts; they load h5py at their first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -142,3 +143,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(io, name)
     raise AttributeError(f"module 'distarray' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING", "Any"})

@@ -74,3 +74,12 @@ def test_import_needs_no_mpi_library() -> None:
 def test_import_writes_nothing(tmp_path: object) -> None:
     python("import distarray", HOME=str(tmp_path), XDG_CACHE_HOME=str(tmp_path))
     assert os.listdir(str(tmp_path)) == []
+
+
+def test_help_and_dir_list_what_is_loaded_at_first_use() -> None:
+    text = python("import pydoc, distarray; print(pydoc.plaintext.document(distarray))")
+    for line in ("class Checkpointer(", "class Snapshot(", "    load(", "    save("):
+        assert line in text
+    names = json.loads(python("import json, distarray; print(json.dumps(dir(distarray)))"))
+    assert {"Checkpointer", "Snapshot", "load", "save", "Grid", "__version__"} <= set(names)
+    assert not {"Any", "TYPE_CHECKING"} & set(names)
