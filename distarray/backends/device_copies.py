@@ -243,7 +243,7 @@ class _Side:
 
 
 def overlap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays have bytes in common, as far as little effort tells."""
+    """Whether two arrays have bytes in common, as far as little effort tells. Local."""
     try:
         # NumPy's stubs know only two of the values that max_work may have.
         return np.shares_memory(a, b, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
@@ -255,7 +255,7 @@ def overlap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
 
 
 def table(copies: Sequence[BoxCopy]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Rows of the kernel's table, and the number of the row of each block."""
+    """Rows of the kernel's table, and the number of the row of each block. Local."""
     found = [row for copy in copies for row in _rows(copy)]
     rows = np.zeros(len(found), ROW)
     blocks: list[int] = []

@@ -74,7 +74,7 @@ class Memory:
     def unordered(self, access: Access, clock: Clock, lane: int) -> tuple[int, Record] | None:
         """The stream and the record of a conflicting access that does not come before `clock`.
 
-        `lane` is the stream that asks, -1 for the host.
+        `lane` is the stream that asks, -1 for the host. Local.
         """
         latest = self._latest if access.write else self._latest_write
         for other, index in enumerate(latest):
@@ -97,7 +97,7 @@ class Memory:
         return None
 
     def add(self, access: Access, lane: int, index: int, name: str, known: int) -> None:
-        """Keep an access by piece `index` of a stream, of which the host knows `known` done."""
+        """Keep an access by piece `index` of a stream; the host knows `known` done. Local."""
         place = (access.address, access.shape, access.strides, access.itemsize)
         write = access.write
         records = self._records[lane]
@@ -126,7 +126,7 @@ class SimulatedAllocation(Memory):
         super().__init__(address, nbytes, "device memory", lanes)
 
     def intact(self) -> bool:
-        """Whether the bytes around it are as they were."""
+        """Whether the bytes around it are as they were. Local."""
         before, behind = self.address - _GUARD, self.address + self.nbytes
         return ctypes.string_at(before, _GUARD) == ctypes.string_at(behind, _GUARD) == _UNWRITTEN
 
@@ -221,7 +221,7 @@ class AddressMap:
         bisect.insort(self._starts, held.address)
 
     def pinned(self, nbytes: int, lanes: int) -> Array:
-        """Zeroed host memory, known for as long as somebody holds it or a view of it."""
+        """Zeroed host memory, known for as long as somebody holds it or a view of it. Local."""
         owner = np.zeros(nbytes + ALIGNMENT, np.uint8)
         values, address = _aligned(owner, nbytes)
         memory = Memory(address, nbytes, "pinned memory", lanes)
@@ -239,7 +239,7 @@ class AddressMap:
             del self._starts[place]
 
     def check(self) -> None:
-        """Report device memory around which work has written."""
+        """Report device memory around which work has written. Local."""
         for start in self._starts:
             memory = self._found[start]()
             if isinstance(memory, SimulatedAllocation) and not memory.intact():
@@ -255,7 +255,7 @@ class AddressMap:
         return memory
 
     def access(self, values: Array, *, write: bool) -> Access | None:
-        """The access to a host array if its memory is known."""
+        """The access to a host array if its memory is known. Local."""
         address = values.ctypes.data
         memory = self.find(address)
         if memory is None:
