@@ -92,6 +92,7 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
 
 def backend_for(device: str) -> Backend:
     """The backend of a device; "auto" is what DISTARRAY_DEVICE names, else CUDA where it works.
+    Local.
 
     Raises
     ------
@@ -100,7 +101,7 @@ def backend_for(device: str) -> Backend:
     """
     subject = f"device={shown(device)}"
     if device == "auto":
-        device = os.environ.get("DISTARRAY_DEVICE", "auto")
+        device = os.environ.get("DISTARRAY_DEVICE") or "auto"
         subject = f"DISTARRAY_DEVICE={device}"
     if device == "auto":
         from distarray.backends.cuda import available
@@ -111,6 +112,17 @@ def backend_for(device: str) -> Backend:
     if device not in ("cuda", "simulated"):
         raise BackendError(f"{subject} is unknown; use 'auto', 'cpu', 'cuda' or 'simulated'.")
     return _accelerator(device)
+
+
+def unused_gpu(device: str) -> str:
+    """Why "auto" takes no GPU though the driver offers one, as a sentence; empty where there is
+    none, where one is taken, and where a device was named. Local.
+    """
+    if device != "auto" or (os.environ.get("DISTARRAY_DEVICE") or "auto") != "auto":
+        return ""
+    from distarray.backends import cuda, nvidia
+
+    return "" if nvidia.look().problem else cuda.available()[1]
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Which device and which transport all ranks take, agreed over them.
 
-The first choice of a transport on some ranks is printed once, by rank 0 to stderr, with its reason.
+The first choice of a transport on some ranks is printed once, by rank 0 to stderr, with its reason;
+so is that a GPU, or a transport that was asked for, is not used.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from distarray.arguments import alike, backend_for
+from distarray.arguments import alike, backend_for, unused_gpu
 from distarray.backends.base import Backend
 from distarray.comm import default, loaded_mpi
 from distarray.comm.base import Communicator
@@ -66,6 +67,8 @@ def place(
     given = default(comm)
     base = given.base if isinstance(given, DeviceCommunicator) else given
     backend = _agreed(base, (device, demanded), backend, error)
+    if backend.host and device == "auto" and demanded != "auto" and base.size > 1:
+        _tell_once(base, f"transport {demanded}: not used, since the device is {backend.name}")
     if here is not None and backend.name == here.name:
         return here, given
     return backend, on_device(base, backend, demanded)
@@ -75,7 +78,7 @@ def _demanded(transport: str) -> str:
     """The transport that is asked for, by the argument or else by the variable."""
     subject = f"transport={shown(transport)}"
     if transport == "auto":
-        transport = os.environ.get(_VARIABLE, "auto")
+        transport = os.environ.get(_VARIABLE) or "auto"
         subject = f"{_VARIABLE}={transport}"
     if transport not in TRANSPORTS:
         raise CommunicationError(
@@ -97,17 +100,21 @@ def _agreed(
     """The device that all ranks take. Collective; one small message if they agree."""
     if base.size > 1 and not _alike(base, asked, backend, error):
         base.agree(error)
-        known = base.allgather((asked, getattr(backend, "name", "")))
-        _require_equal([given for given, _ in known])
-        without = [rank for rank, (_, name) in enumerate(known) if name == "cpu"]
+        known = base.allgather((asked, getattr(backend, "name", ""), unused_gpu(asked[0])))
+        _require_equal([given for given, _, _ in known])
+        without = [rank for rank, (_, name, _) in enumerate(known) if name == "cpu"]
+        reason = next((f": {known[rank][2]}" for rank in without if known[rank][2]), "")
         some = ", ".join(map(str, without[:_NAMED])) + ", ..." * (len(without) > _NAMED)
         _tell_once(
             base,
-            f"device cpu: no other works on {len(without)} of {base.size} ranks (ranks {some})",
+            f"device cpu: no other works on {len(without)} of {base.size} ranks (ranks {some})"
+            f"{reason}",
         )
         return backend_for("cpu")
     if error is not None or backend is None:
         raise error or BackendError(f"The device {shown(asked[0])} has no backend; use 'cpu'.")
+    if backend.host and base.rank == 0 and (reason := unused_gpu(asked[0])):
+        _tell_once(base, f"device cpu: {reason}")
     return backend
 
 

@@ -13,6 +13,7 @@ from mpi4py import MPI
 import distarray as da
 from distarray import comm, progress
 from distarray.arguments import backend_for
+from distarray.backends import cuda, nvidia
 from distarray.backends.cpu import CpuBackend
 from distarray.errors import BackendError, CommunicationError
 from distarray.transports import choice, connection
@@ -117,6 +118,34 @@ def test_the_simulated_device_stages_and_the_cpu_says_nothing():
     assert lines == []
 
 
+def test_a_transport_that_is_not_used_since_the_device_is_the_cpu_is_told():
+    told = "distarray: transport nccl: not used, since the device is cpu"
+    with variables(DISTARRAY_DEVICE="cpu"):
+        _, lines = said(lambda: da.Grid((8, 8), transport="nccl", comm=new_ranks()))
+        assert lines == ([told] if SIZE > 1 else [])
+        with variables(DISTARRAY_TRANSPORT="nccl"):
+            _, lines = said(lambda: da.Grid((8, 8), comm=new_ranks()))
+        assert lines == ([told] if SIZE > 1 else [])
+        with variables(DISTARRAY_TRANSPORT=""):
+            _, lines = said(lambda: da.Grid((8, 8), comm=new_ranks()))
+        assert lines == []
+
+
+def test_a_gpu_that_cannot_be_used_is_told_with_the_reason():
+    problem = "device='cuda' needs CuPy, which is not installed; install it."
+    with (
+        changed(nvidia, look=lambda: nvidia.DriverReport(1, (13, 0))),
+        changed(cuda, available=lambda: (False, problem)),
+    ):
+        with variables(DISTARRAY_DEVICE=""):
+            grid, lines = said(lambda: da.Grid((8, 8), comm=new_ranks()))
+        assert grid.device == "cpu"
+        assert lines == [f"distarray: device cpu: {problem}"]
+        with variables(DISTARRAY_DEVICE="cpu"):
+            assert not said(lambda: da.Grid((8, 8), comm=new_ranks()))[1]
+        assert not said(lambda: da.Grid((8, 8), device="cpu", comm=new_ranks()))[1]
+
+
 def test_unknown_transports_are_refused():
     refused(
         CommunicationError,
@@ -166,6 +195,10 @@ def test_auto_takes_the_cpu_on_all_ranks_if_some_have_no_device():
 
     with changed(choice, backend_for=found):
         (backend, ranks), lines = said(lambda: place("auto", "auto", MPI.COMM_WORLD))
+        problem = "device='cuda' needs CuPy; install it." if RANK == 1 else ""
+        with changed(choice, unused_gpu=lambda _: problem):
+            _, reasons = said(lambda: place("auto", "auto", MPI.COMM_WORLD))
+    assert reasons == [f"{lines[0]}: device='cuda' needs CuPy; install it."]
     assert backend.name == "cpu"
     assert ranks is comm.default(MPI.COMM_WORLD)
     assert lines == [f"distarray: device cpu: no other works on 1 of {SIZE} ranks (ranks 1)"]
