@@ -8,9 +8,9 @@ for the cycles after it. What the library knows is then brought to where single 
 left it.
 
 A cycle is captured where all of its work is work of streams: on one rank, or over a transport whose
-exchanges are; without reductions, conditions that depend on the time, and conditions that read
-other arrays. Scalars may change from step to step, since kernels read them from device memory, to
-which they are brought before each launch. While a scalar comes from device memory itself, as
+exchanges are; without reductions, scalars that are functions of the step, conditions that depend on
+the time, and conditions that read other arrays. The time may be a scalar of a kernel, since kernels
+read scalars from device memory, to which they are brought before each launch. While a scalar comes from device memory itself, as
 results of reductions do, nothing is captured: the copy would become part of the graph. A graph that
 is there already may be launched.
 

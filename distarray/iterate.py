@@ -161,7 +161,9 @@ def iterate(
     cells = math.prod(field.layout.decomposition.shape)
     if steps >= WORTH_COMPARING:
         require_alike(field.communicator, "steps of iterate", str(steps))
-    replay = None if field.block.backend.host else loop.replay(steps if callback is None else every)
+    # A function of the step number may look at the arrays: it is called between single steps.
+    alone = field.block.backend.host or loop.calls_functions
+    replay = None if alone else loop.replay(steps if callback is None else every)
     number = 0
     with Progress(steps, cells=cells, enabled=progress and field.block.rank == 0) as bar:
         while number < steps:
@@ -194,21 +196,19 @@ class _Loop:
         self.cycle = max(len(positions), 1)
         self._stages, self._positions, self._scalars = stages, positions, scalars
         self._start, self._dt = times
-        self._varies = any(map(callable, scalars.values()))
-        self._evaluated: dict[int, dict[str, Any]] = {}
+        self.calls_functions = any(map(callable, scalars.values()))
+        self._evaluated: tuple[int, dict[str, Any]] = (-1, {})
 
     def time(self, number: int) -> float:
         return self._start if self._dt is None else self._start + number * self._dt
 
     def values(self, number: int) -> dict[str, Any]:
-        """The scalars of a step. Functions are called once for each step, in order."""
-        if not self._varies:
+        """The scalars of a step. Functions are called once for each step, before it."""
+        if not self.calls_functions:
             number = 0
-        found = self._evaluated.get(number)
-        if found is None:
-            found = self._evaluated[number] = _values(self._scalars, number, self._dt)
-            self._evaluated.pop(number - 2 * self.cycle, None)  # no graph is longer then
-        return found
+        if self._evaluated[0] != number:
+            self._evaluated = number, _values(self._scalars, number, self._dt)
+        return self._evaluated[1]
 
     def step(self, number: int) -> None:
         now, values = self.time(number), self.values(number)
@@ -235,7 +235,7 @@ class _Loop:
         timed = self._dt is not None and any(
             "time" in stage.kernel.scalar_names for stage in self._stages
         )
-        constant = not timed and not self._varies
+        constant = not timed
         return Replay(self, self._stages[0].kernel, key, constant=constant, longest=longest)
 
 

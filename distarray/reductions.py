@@ -182,7 +182,7 @@ def arg_extreme(array: DistArray, kind: str, axis: int | None) -> Any:
         raise ArrayError(
             f"arg{kind} of an array without elements is not defined; check its size first."
         )
-    if axis is None:
+    if len(axes) == array.ndim:
         values = array.block.backend.to_host(array._owned)
         return contributions.arg_extreme(
             kind, values, lambda flat: _global_flat(array, flat), array.communicator

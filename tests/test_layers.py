@@ -26,7 +26,8 @@ LAYERS = {
     ),
     "machine": ("backends", "comm", "stencil.compile"),
     "blocks": (
-        "block", "topology", "halo.buffers", "halo.exchange", "transports", "boundary", "pending", "resident", "contributions", "sweeps", "redistribute", "collect", "arguments",
+        "block", "topology", "halo.buffers", "halo.exchange", "transports", "boundary", "pending",
+        "resident", "contributions", "sweeps", "redistribute", "collect", "arguments",
     ),
     "array": (
         "array", "reductions", "elementwise", "functions", "indexing", "placement",

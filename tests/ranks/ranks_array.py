@@ -155,6 +155,9 @@ def test_ties_take_the_smallest_index() -> None:
         assert u.argmax() == 3 * SHAPE[1] + 2
         assert u.argmin() == 0
         assert_array_equal(u.argmax(axis=0).gather(), [0, 0, 3, 0, 0, 0, 0, 0, 0])
+    line = da.Grid((9,)).from_function(lambda x: (x - 0.5) ** 2)
+    for axis in (None, 0, -1):
+        assert (line.argmin(axis=axis), line.argmax(axis=axis)) == (4, 0)
 
 
 def test_pending_values() -> None:
