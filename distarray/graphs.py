@@ -9,10 +9,10 @@ left it.
 
 A cycle is captured where all of its work is work of streams: on one rank, or over a transport whose
 exchanges are; without reductions, scalars that are functions of the step, conditions that depend on
-the time, and conditions that read other arrays. The time may be a scalar of a kernel, since kernels
-read scalars from device memory, to which they are brought before each launch. While a scalar comes from device memory itself, as
-results of reductions do, nothing is captured: the copy would become part of the graph. A graph that
-is there already may be launched.
+the time, and conditions that read other arrays. The time may be a scalar of a kernel: kernels read
+scalars from device memory, to which they are brought before each launch. While a scalar comes from
+device memory itself, as results of reductions do, nothing is captured: the copy would become part
+of the graph. A graph that is there already may be launched.
 
 NCCL takes messages of graphs and other messages for different ones. So ranks agree, by a small
 message of the host, on what they do next, and again on whether a capture has worked on all of them.
