@@ -197,6 +197,10 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         """A writable view of the owned values, on their device, for the length of a `with` block.
         Collective.
 
+        When the block ends the view can no longer be written to (views that were made of it can,
+        and must not be: others' copies of these values would not follow). Call no kernel, reduction
+        or exchange of this array inside the block: halos may be older than what was written.
+
         Examples
         --------
         >>> import distarray as da
@@ -204,9 +208,11 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         >>> with u.writing() as block:
         ...     block[...] = 1.0
         """
+        view = self._owned[...]
         try:
-            yield self._owned
+            yield view
         finally:
+            view.flags.writeable = False
             self._written()
 
     def _written(self) -> None:

@@ -378,3 +378,19 @@ def test_arrays_are_not_told_apart_by_their_attributes() -> None:
     ):
         with pytest.raises((DistArrayError, TypeError), match="LooksLikeAnArray"):
             call()
+
+
+@pytest.mark.parametrize("device", ["cpu", "simulated"])
+def test_what_was_lent_for_writing_is_read_only_afterwards(device):
+    u = da.zeros((4, 3), device=device)
+    with u.writing() as block:
+        block[...] = 2.0
+    with pytest.raises((ValueError, da.ArrayError), match="read-only"):
+        block[0, 0] = 5.0
+    with u.writing() as again:
+        again[1] = 3.0
+        with pytest.raises((ValueError, da.ArrayError), match="read-only"):
+            block[0, 0] = 5.0
+    np.testing.assert_array_equal(u.gather()[:, 0], [2.0, 3.0, 2.0, 2.0])
+    u[0, 0] = 7.0
+    assert np.asarray(block)[0, 0] == 7.0
