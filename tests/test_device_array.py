@@ -73,11 +73,42 @@ def test_reshaping_what_has_gaps_copies(backend: AcceleratorBackend) -> None:
 def test_numpy_gets_a_copy(backend: AcceleratorBackend) -> None:
     array = backend.asarray(values_of((3,)))
     host = np.asarray(array)
+    with pytest.raises(ValueError, match="read-only"):
+        host[0] = 50  # it would not reach the device
+    host = np.array(array)
     host[0] = 50
     assert array[0].item() == 1.0
     assert np.asarray(array, np.int64).dtype == np.int64
     with pytest.raises(BackendError, match="leave it out"):
         np.array(array, copy=False)
+
+
+def test_methods_of_numpy_give_values_on_the_host(backend: AcceleratorBackend) -> None:
+    array = backend.asarray(values_of((3, 4)))
+    assert (array.sum(), array.prod(), array.mean()) == (78.0, 479001600.0, 6.5)
+    assert (array.min(), array.max(), array.argmin(), array.argmax()) == (1.0, 12.0, 0, 11)
+    assert array.sum(axis=0).tolist() == [15.0, 18.0, 21.0, 24.0]
+    assert array[0, :2].tolist() == [1.0, 2.0]
+    assert array[0].var() == 1.25
+    assert array[0].std() == 1.25**0.5
+    assert array.all()
+    assert not (array > 12).any()
+    assert (float(array[1, 1]), int(array[1, 1]), complex(array[1, 1])) == (6.0, 6, 6 + 0j)
+    assert bool(array[0, 0])
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(array)
+    with pytest.raises(TypeError):
+        float(array)
+
+
+def test_complex_numbers_are_not_cut_to_real_ones(backend: AcceleratorBackend) -> None:
+    array, values = backend.asarray(values_of((3,))), values_of((3,))
+    for target in (array, values):
+        with pytest.raises(TypeError, match="complex"):
+            target[...] = 1j
+        with pytest.raises(TypeError, match="complex"):
+            target[0] = 1j
+    same(array, values_of((3,)))
 
 
 def test_other_libraries_find_no_cuda_memory(backend: AcceleratorBackend) -> None:

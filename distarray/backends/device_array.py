@@ -7,7 +7,7 @@ device. Operations are work of the compute stream: elementwise functions become 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,17 @@ class _Interface:
             "typestr": dtype.str,
             "version": 3,
         }
+
+
+def _by_the_host(name: str) -> Callable[..., Any]:
+    """A method of NumPy's arrays, of the values in the host's memory."""
+
+    def method(self: DeviceArray, *args: Any, **options: Any) -> Any:
+        return getattr(self.get(), name)(*args, **options)
+
+    method.__name__ = name
+    method.__doc__ = "As of NumPy's arrays, computed on the host, which waits for the values."
+    return method
 
 
 class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
@@ -214,6 +225,8 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
     # ---- values
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, complex | np.complexfloating) and self.dtype.kind != "c":
+            np.empty((), self.dtype)[...] = value  # NumPy says what is wrong with it
         self.backend.assign(self[key], value)
 
     def fill(self, value: Any) -> None:
@@ -241,17 +254,36 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
         """The values in the host's memory; waits for them."""
         return self.backend.to_host(self)
 
-    def item(self) -> Any:
-        """The one value as a Python number; waits for it."""
-        return self.get().item()
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        """The values in the host's memory; read-only unless a copy was asked for, as by
+        numpy.array, since what is written to them never reaches the device.
+        """
         if copy is False:
             raise BackendError(
                 f"An array on {self.backend.name!r} reaches the host by a copy only, got "
                 "copy=False; leave it out."
             )
-        return np.asarray(self.get(), dtype)
+        values = np.asarray(self.get(), dtype)
+        values.flags.writeable = bool(copy)
+        return values
+
+    item = _by_the_host("item")
+    tolist = _by_the_host("tolist")
+    sum = _by_the_host("sum")
+    prod = _by_the_host("prod")
+    mean = _by_the_host("mean")
+    std = _by_the_host("std")
+    var = _by_the_host("var")
+    min = _by_the_host("min")
+    max = _by_the_host("max")
+    argmin = _by_the_host("argmin")
+    argmax = _by_the_host("argmax")
+    any = _by_the_host("any")
+    all = _by_the_host("all")
+    __bool__ = _by_the_host("__bool__")
+    __int__ = _by_the_host("__int__")
+    __float__ = _by_the_host("__float__")
+    __complex__ = _by_the_host("__complex__")
 
     # ---- NumPy
 
@@ -261,7 +293,7 @@ class DeviceArray(DeviceMarker, NDArrayOperatorsMixin):
         if method != "__call__":
             raise UnsupportedError(
                 f"numpy.{ufunc.__name__}.{method} is not supported on device arrays; take their "
-                "values by get()."
+                "values by numpy.asarray."
             )
         return call_ufunc(self.backend, ufunc, inputs, options)
 
@@ -316,7 +348,7 @@ def _basic(key: Any) -> tuple[Any, ...]:
         if isinstance(entry, bool | np.bool_) or not isinstance(entry, int | np.integer):
             raise IndexingError(
                 f"Device arrays are indexed by whole numbers and slices, got {shown(entry)}; take "
-                "their values by get()."
+                "their values by numpy.asarray."
             )
     return entries if any(entry is Ellipsis for entry in entries) else (*entries, Ellipsis)
 

@@ -50,7 +50,7 @@ def call_ufunc(
         what = f" with {min(options)}=" if options else ""
         raise UnsupportedError(
             f"numpy.{ufunc.__name__}{what} is not supported on device arrays; take their values "
-            "by get()."
+            "by numpy.asarray."
         )
     if ufunc.nout > 1:
         return _several(backend, ufunc, inputs, outputs)
@@ -111,7 +111,7 @@ def call_function(
     if implementation is None:
         raise UnsupportedError(
             f"{function.__module__}.{function.__name__} is not supported on device arrays; take "
-            "their values by get()."
+            "their values by numpy.asarray."
         )
     return implementation(*args, **options)
 

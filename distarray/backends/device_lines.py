@@ -115,7 +115,7 @@ class LineKernel:
         if program is None:
             raise StencilError(
                 "A function that the stencil language lacks has no kernel; call it on host arrays, "
-                "taken by get()."
+                "taken by numpy.asarray."
             )
         last = len(arrays) - 1
         accesses = [

@@ -95,7 +95,7 @@ def _taken(backend: AcceleratorBackend, operand: Any) -> Any:
             return operand
         raise BackendError(
             f"An array on {operand.backend.name!r} does not combine with one on another device, "
-            f"{backend.name!r}; take its values by get()."
+            f"{backend.name!r}; take its values by numpy.asarray."
         )
     if isinstance(operand, bool | int | float | complex):
         return operand
