@@ -210,19 +210,18 @@ class WritePlan:
         for k, source in enumerate(sources):
             limit = CHUNK // np.dtype(self.record.arrays[k].dtype).itemsize
             for box in chunks(self.boxes[k], self.record.arrays[k].tile, limit):
-                yield k, box, self._taken(k, box, source, buffer)
+                values = buffer.array(box.shape, np.dtype(self.record.arrays[k].dtype))
+                self._take(k, box, source, values)
+                yield k, box, values
 
-    def _taken(self, k: int, box: Box, source: Source, buffer: Buffer) -> Values:
-        """The values of a part of array k in contiguous memory, entered into the checksums."""
+    def _take(self, k: int, box: Box, source: Source, values: Values) -> None:
+        """Bring a part of array k into contiguous memory, and enter it into the checksums."""
         array = self.record.arrays[k]
         with told(f"The file '{self.partial}' cannot be written"):
-            found = source(box)
-            values = buffer.array(box.shape, np.dtype(array.dtype))
-            values[...] = found
+            values[...] = source(box)
             if self._refuse_nan and array.dtype[1] in "fc" and np.isnan(values).any():
                 self._say_nan(k, box, values)
             self._sums[k].add(box, values)
-        return values
 
     def _say_nan(self, k: int, box: Box, values: Values) -> None:
         array = self.record.arrays[k]
@@ -244,39 +243,47 @@ class WritePlan:
         """Bring one chunk of the file after the other to root, which writes it. Collective."""
         communicator = self.communicator
         owned = communicator.allgather(self.boxes)
-        buffer, sent = Buffer(), Buffer()
+        buffers = Buffer(), Buffer()
         subject = f"The file '{self.partial}' cannot be written"
         for k, array in enumerate(self.record.arrays):
-            dtype = np.dtype(array.dtype)
-            limit = CHUNK // dtype.itemsize
+            limit = CHUNK // np.dtype(array.dtype).itemsize
             for chunk in chunks(Box.of_shape(array.shape), array.tile, limit):
                 boxes = [chunk.intersection(boxes[k]) for boxes in owned]
-                mine = boxes[communicator.rank]
+                parts = self._room(boxes, np.dtype(array.dtype), buffers[0])
+                mine = parts.get(communicator.rank)
                 with agreed(communicator, subject):
-                    values = None if mine.empty else self._taken(k, mine, sources[k], sent)
-                parts = self._at_root(boxes, values, dtype)
+                    if mine is not None:
+                        self._take(k, boxes[communicator.rank], sources[k], mine)
+                self._send_to_root(parts)
                 with agreed(communicator, subject):
                     if communicator.rank == 0:
-                        whole = buffer.array(chunk.shape, dtype)
-                        for box, part in parts:
-                            whole[box.slices(chunk.start)] = part
+                        whole = _joined(chunk, boxes, parts, buffers[1])
                         with place.opened(self.partial, write=True) as descriptor:
                             write_box(descriptor, array, chunk, whole)
 
-    def _at_root(
-        self, boxes: Sequence[Box], values: Values | None, dtype: np.dtype[Any]
-    ) -> list[tuple[Box, Values]]:
-        """The parts of all ranks on root, none elsewhere. Collective."""
-        communicator = self.communicator
-        if communicator.rank:
-            communicator.exchange([] if values is None else [(0, values)], [])
-            return []
-        parts = [(box, np.empty(box.shape, dtype)) for box in boxes[1:]]
-        communicator.exchange(
-            [], [(rank, part) for rank, (box, part) in enumerate(parts, 1) if not box.empty]
-        )
-        own = [] if values is None else [(boxes[0], values)]
-        return own + [(box, part) for box, part in parts if not box.empty]
+    def _room(
+        self, boxes: Sequence[Box], dtype: np.dtype[Any], buffer: Buffer
+    ) -> dict[int, Values]:
+        """Memory for the parts of a chunk that are not empty, by rank: on root for those of all."""
+        here = [
+            rank
+            for rank, box in enumerate(boxes)
+            if not box.empty and self.communicator.rank in (0, rank)
+        ]
+        stops = np.cumsum([boxes[rank].size for rank in here], dtype=np.int64).tolist()
+        flat = buffer.array((stops[-1] if here else 0,), dtype)
+        return {
+            rank: flat[stop - boxes[rank].size : stop].reshape(boxes[rank].shape)
+            for rank, stop in zip(here, stops, strict=True)
+        }
+
+    def _send_to_root(self, parts: Mapping[int, Values]) -> None:
+        """Fill the parts on root by those of the other ranks. Collective."""
+        if self.communicator.rank:
+            self.communicator.exchange([(0, part) for part in parts.values()], [])
+        else:
+            received = [(rank, part) for rank, part in parts.items() if rank]
+            self.communicator.exchange([], received)
 
     # The end.
 
@@ -359,6 +366,18 @@ class _Flush(threading.Thread):
         with told(f"The file '{self._path}' cannot be flushed to disk"):
             if self._error is not None:
                 raise self._error
+
+
+def _joined(
+    chunk: Box, boxes: Sequence[Box], parts: Mapping[int, Values], buffer: Buffer
+) -> Values:
+    """A chunk as one contiguous array, made of its parts."""
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    whole = buffer.array(chunk.shape, next(iter(parts.values())).dtype)
+    for rank, part in parts.items():
+        whole[boxes[rank].slices(chunk.start)] = part
+    return whole
 
 
 def _layout(record: FileRecord) -> tuple[tuple[str, str, tuple[int, ...]], ...]:

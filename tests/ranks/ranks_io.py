@@ -397,7 +397,8 @@ def test_rank_that_fails_in_the_middle_of_a_save(folder: Path) -> None:
 
         array.block.backend = Broken()
     assert error(lambda: da.save(path, {"u": array})) == (
-        f"The file '{path}.partial' cannot be written: No space left on device."
+        f"The file '{path}.partial' cannot be written: No space left on device; "
+        "check the path, its folder and the free space."
     )
     assert digest(path) == before
     world.Barrier()
@@ -479,7 +480,8 @@ def test_targets_that_are_no_regular_files(folder: Path) -> None:
             f"The file '{path}' {cannot} {what}, no regular file; give another path."
         )
     assert error(lambda: da.save(loop, {"u": u})) == (
-        f"The file '{loop}' cannot be replaced: Too many levels of symbolic links."
+        f"The file '{loop}' cannot be replaced: Too many levels of symbolic links; check the path, "
+        "its folder and the free space."
     )
     assert error(lambda: da.save(folder / "a.h5", {"u": u})) == (
         f"The file '{folder}/a.h5.partial' cannot be created: a device, pipe or socket has this "
