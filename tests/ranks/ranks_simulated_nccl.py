@@ -24,6 +24,11 @@ def devices():
         driver.finish()
 
 
+def message(driver, count, dtype="f8"):
+    """Memory that the communication stream uses first, and so none of the pool's."""
+    return Block(driver, count, dtype, pooled=False)
+
+
 def upload(driver, block, values):
     values = np.asarray(values, block.dtype)
     driver.to_device(values, block.writes(), driver.communication, pinned=False)
@@ -41,7 +46,7 @@ def test_rings_whose_ranks_look_at_their_streams_at_different_steps():
 
 
 def ring(driver, ranks, count):
-    sent, received = Block(driver, count), Block(driver, count)
+    sent, received = message(driver, count), message(driver, count)
     following, previous = (RANK + 1) % SIZE, (RANK - 1) % SIZE
     for step in range(6):
         upload(driver, sent, np.arange(count) + RANK + 100 * step)
@@ -65,7 +70,7 @@ def test_work_that_nobody_looked_at_before_the_host_communicates():
 
 
 def mixture(driver, ranks):
-    block = Block(driver, 1000, "i8")
+    block = message(driver, 1000, "i8")
     upload(driver, block, np.full(1000, RANK + 1))
     collectives = nccl.Collectives(ranks, SIZE, 1 << 30)
     stream = driver.communication.pointer
@@ -85,7 +90,7 @@ def test_collectives_give_the_same_whatever_the_limit():
 
 def gather_and_scatter(driver, ranks, limit):
     collectives, stream = nccl.Collectives(ranks, SIZE, limit), driver.communication.pointer
-    own, gathered, part = Block(driver, 50), Block(driver, 50 * SIZE), Block(driver, 50)
+    own, gathered, part = message(driver, 50), message(driver, 50 * SIZE), message(driver, 50)
     upload(driver, own, np.arange(50) * (RANK + 1))
     collectives.all_gather(own.address, gathered.address, 400, stream)
     collectives.reduce_scatter(gathered.address, part.address, 50, np.dtype(float), "max", stream)
@@ -96,7 +101,7 @@ def gather_and_scatter(driver, ranks, limit):
 
 def test_a_group_is_left_when_all_is_done():
     for driver, ranks in devices():
-        block = Block(driver, 3)
+        block = message(driver, 3)
         upload(driver, block, [1, 2, 3])
         stream = driver.communication
         ranks.broadcast(block.address, block.address, 3, "float64", 0, stream.pointer)
