@@ -69,6 +69,7 @@ def iterate(
     rotate: Sequence[int] = (0, 1),
     time: float = 0.0,
     dt: float | None = None,
+    first: int = 0,
     tile: int | str = "auto",
     callback: Callback | None = None,
     every: int = 0,
@@ -88,13 +89,19 @@ def iterate(
     rotate : sequence of int
         Positions whose arrays move on by one after each step; the first array becomes the last.
     time, dt : float
-        Step m = 0, 1, ... begins at `time + m * dt` (always at `time` if `dt` is None): boundary
-        functions are evaluated there, and kernels that name `time` or `dt` receive them.
+        Step m = first, first + 1, ... begins at `time + m * dt` (always at `time` if `dt` is None):
+        boundary functions are evaluated there, and kernels that name `time` or `dt` receive them.
+    first : int
+        Number of the first step. A run that goes on passes the `time` of its very beginning and the
+        number of steps done: the results then have the bits of a run that was not interrupted. From
+        the time that was reached, steps can begin at other times in the last bit, since
+        `(time + m * dt) + dt` is rounded twice.
     tile : "auto" or 1
         Steps per pass over memory.
     callback : function(steps_done, time, arrays), optional
-        Called every `every` steps with all arrays in rotated order, coefficients among them. What
-        it returns is ignored.
+        Called after each step by which `steps_done`, those before `first` included, is a multiple
+        of `every`, with all arrays in rotated order, coefficients among them. What it returns is
+        ignored.
     progress : bool
         Show a progress line on standard error.
     **scalars : number or function of the step number
@@ -150,13 +157,14 @@ def iterate(
     """
     stages = _stages(step, len(arrays), scalars, dt)
     positions = _check_rotation(arrays, rotate)
-    _check_counts(steps, tile, every, callback, (time, 0.0 if dt is None else dt))
+    counts = {"steps": steps, "first": first, "every": every}
+    _check_counts(counts, tile, callback, (time, 0.0 if dt is None else dt))
     state = list(arrays)
     if not steps:
         return _newest(state, positions)
     varying = {name: scalars[name] for stage in stages for name in stage.scalars if name != "dt"}
-    loop = _Loop(stages, state, positions, varying, (time, dt))
-    last = _start(stages, state, positions, time, loop.values(0))
+    loop = _Loop(stages, state, positions, varying, (time, dt, first))
+    last = _start(stages, state, positions, loop.time(0), loop.values(0))
     field = next(array for array in state if not isinstance(array, Profile))
     cells = math.prod(field.layout.decomposition.shape)
     if steps >= WORTH_COMPARING:
@@ -169,20 +177,20 @@ def iterate(
         while number < steps:
             done = 0
             if replay is not None:
-                room = steps - number if callback is None else every - number % every
+                room = steps - number if callback is None else every - (first + number) % every
                 done = replay.advance(number, min(room, steps - number))
             if not done:
                 loop.step(number)
                 done = 1
             number += done
             bar.advance(done)
-            if callback is not None and number % every == 0:
-                callback(number, loop.time(number), tuple(state))
+            if callback is not None and (first + number) % every == 0:
+                callback(first + number, loop.time(number), tuple(state))
     return _written(state, positions, last)
 
 
 class _Loop:
-    """The steps of `iterate`; see `graphs.Loop`."""
+    """The steps of `iterate`, counted from 0; see `graphs.Loop`."""
 
     def __init__(
         self,
@@ -190,24 +198,24 @@ class _Loop:
         arrays: list[DistArray],
         positions: tuple[int, ...],
         scalars: Mapping[str, Any],
-        times: tuple[float, float | None],
+        times: tuple[float, float | None, int],
     ) -> None:
         self.arrays = arrays
         self.cycle = max(len(positions), 1)
         self._stages, self._positions, self._scalars = stages, positions, scalars
-        self._start, self._dt = times
+        self._start, self._dt, self._first = times
         self.calls_functions = any(map(callable, scalars.values()))
         self._evaluated: tuple[int, dict[str, Any]] = (-1, {})
 
     def time(self, number: int) -> float:
-        return self._start if self._dt is None else self._start + number * self._dt
+        return self._start if self._dt is None else self._start + (self._first + number) * self._dt
 
     def values(self, number: int) -> dict[str, Any]:
         """The scalars of a step. Functions are called once for each step, before it."""
         if not self.calls_functions:
             number = 0
         if self._evaluated[0] != number:
-            self._evaluated = number, _values(self._scalars, number, self._dt)
+            self._evaluated = number, _values(self._scalars, self._first + number, self._dt)
         return self._evaluated[1]
 
     def step(self, number: int) -> None:
@@ -330,9 +338,9 @@ def _check_rotation(arrays: Sequence[DistArray], rotate: Sequence[int]) -> tuple
 
 
 def _check_counts(
-    steps: int, tile: int | str, every: int, callback: Callback | None, times: Sequence[Any]
+    counts: Mapping[str, Any], tile: int | str, callback: Callback | None, times: Sequence[Any]
 ) -> None:
-    for name, count in (("steps", steps), ("every", every)):
+    for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
             raise ArrayError(
                 f"{name} of iterate must be a whole number from 0, got {shown(count)}; correct it."
@@ -346,7 +354,7 @@ def _check_counts(
         )
     if callback is not None:
         require_function(callback, "iterate(callback=)")
-    if callback is not None and every == 0:
+    if callback is not None and counts["every"] == 0:
         raise ArrayError(
             "iterate got a callback but every=0; say after how many steps it is called."
         )

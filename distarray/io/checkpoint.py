@@ -48,6 +48,12 @@ class Checkpointer:
     --signal=USR1@60` sends one to all ranks a minute before the time is over. `mpirun` passes
     SIGUSR1 on; Open MPI's, when it receives SIGTERM, kills its ranks at once.
 
+    A run that goes on has the bits of one that was never stopped if its steps depend on nothing but
+    what was saved. Where they depend on the time, keep the step and take the time from it, as
+    `start + step * dt`; with `da.iterate`, pass the `time` of the beginning of the run and
+    `first=saved.step`. On a cluster, `#SBATCH --signal=USR1@120` and a job script that starts the
+    program again after code 75 are all that a run longer than its time limit needs.
+
     Parameters
     ----------
     folder : path of a folder, made at the first save

@@ -143,6 +143,9 @@ def test_arrays_and_options_of_iterate() -> None:
                 "rotate of iterate must name different positions among its 2 arrays, got (0, "
                 "-1); use numbers from 0 to 1."
             ),
+            "da.iterate(lap, u, new, steps=1, first=-1)": (
+                "first of iterate must be a whole number from 0, got -1; correct it."
+            ),
             "da.iterate(lap, u, new, steps=1, tile=2)": (
                 "tile=2 of iterate is not available in this version; use 1 or 'auto'."
             ),

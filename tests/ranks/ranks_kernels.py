@@ -326,3 +326,46 @@ def test_a_condition_that_fixes_half_a_face_costs_little_at_the_first_call() -> 
             kernel.prepare([u, new], {"r": 0.1})
             seconds = time.perf_counter() - began
         assert seconds < 0.5 * SIZE
+
+
+# ---- runs that go on
+
+
+def test_a_run_that_goes_on_counts_its_steps_from_the_beginning() -> None:
+    grid = da.Grid((N,), bounds=[(0.0, 1.0)])
+
+    @da.stencil
+    def drive(u, new, *, time, dt, push):
+        new[0] = u[0] + dt * (u[1] - 2.0 * u[0] + u[-1]) + dt * time * push
+
+    start, dt = 0.3, 0.1  # multiples that are rounded
+    seen: list[tuple[int, float]] = []
+
+    def begin() -> da.DistArray:
+        u = grid.from_function(lambda x: x * x)
+        u.boundary["x"] = da.Dirichlet(lambda t, x: math.sin(t))
+        return u
+
+    def run(u: da.DistArray, steps: int, **options: Any) -> da.DistArray:
+        seen.clear()
+        return da.iterate(
+            drive, u, grid.empty_like(u), steps=steps, dt=dt, push=lambda m: 1.0 / (1 + m),
+            callback=lambda steps, time, _: seen.append((steps, time)), every=5, **options,
+        )  # fmt: skip
+
+    whole = run(begin(), 30, time=start).gather()
+    assert seen == [(m, start + m * dt) for m in range(5, 31, 5)]
+    half = run(begin(), 13, time=start)
+    gone_on = run(half, 17, time=start, first=13)
+    assert seen == [(m, start + m * dt) for m in range(15, 31, 5)]
+    assert_equal(gone_on, whole)
+
+    @da.stencil
+    def note(u, new, *, time):
+        new[0] = time + 0.0 * u[0]
+
+    u = grid.zeros()
+    assert_equal(
+        da.iterate(note, u, grid.empty_like(u), steps=1, time=start, dt=dt, first=7),
+        np.full(N, start + 7 * dt),
+    )
