@@ -310,7 +310,7 @@ def _started(options: argparse.Namespace) -> list[Row]:
         except OSError as error:
             raise CommunicationError(
                 f"bench cannot start two ranks with {launcher} ({error}); "
-                f"pip install 'distarray-mpi[mpi]'."
+                "install the extra mpi (in a clone: pip install '.[mpi]')."
             ) from None
         if not path.exists():
             raise CommunicationError(

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from distarray import selftest
 from distarray.backends import cuda, native, nvidia
+from distarray.backends.base import Backend
 from distarray.comm import Communicator, default
 from distarray.errors import BackendError, DistArrayError
 from distarray.launcher import child_environment, mpirun
@@ -122,7 +123,8 @@ def mpi() -> Iterator[Finding]:
     if code == 0:
         yield Finding(OK, "MPI", output)
     else:
-        yield Finding(FAIL, "MPI", f"cannot be loaded: {output}; pip install 'distarray-mpi[mpi]'.")
+        cure = "install the extra mpi (in a clone: pip install '.[mpi]')"
+        yield Finding(FAIL, "MPI", f"cannot be loaded: {output}; {cure}.")
 
 
 def compiler() -> Iterator[Finding]:
@@ -182,9 +184,19 @@ def device(comm: Communicator) -> Iterator[Finding]:
     except DistArrayError as error:
         yield Finding(FAIL, "device", str(error))
         return
-    yield Finding(OK, "device", backend.name)
+    yield _computes(backend)
     if isinstance(communicator, DeviceCommunicator) and comm.size > 1:
         yield Finding(OK, "transport", communicator.transport.name)
+
+
+def _computes(backend: Backend) -> Finding:
+    """A device, and whether it runs what is meant for it. Local."""
+    driver = getattr(backend, "driver", None)
+    if driver is None or driver.compiles:
+        return Finding(OK, "device", backend.name)
+    return Finding(
+        NOTE, "device", f"{backend.name}; no C++ compiler is used: NumPy runs in place of CUDA text"
+    )
 
 
 def available_cores() -> int:

@@ -35,7 +35,7 @@ def draw(path: str, panels: Sequence[Panel], title: str, label: str) -> None:
     except ImportError as error:
         raise FileError(
             f"Pictures need matplotlib, which cannot be imported ({error}); "
-            "run: pip install 'distarray-mpi[plot]'"
+            "install the extra plot (in a clone: pip install '.[plot]')."
         ) from error
     planes = all(len(panel.labels) == 2 for panel in panels)
     shapes = _shapes(panels) if planes else [(1.5, 0.9)] * len(panels)

@@ -87,7 +87,7 @@ def test_a_library_that_cannot_be_loaded_is_told_by_its_message(
     assert last.state == "FAIL"
     assert "raise " not in last.text
     assert last.text.startswith("cannot be loaded: ")
-    assert last.text.endswith("; pip install 'distarray-mpi[mpi]'.")
+    assert last.text.endswith("; install the extra mpi (in a clone: pip install '.[mpi]').")
 
 
 @pytest.mark.parametrize(
@@ -178,3 +178,12 @@ def test_no_command_prints_the_usage() -> None:
 
 def test_unknown_option_is_an_error() -> None:
     assert "unrecognized arguments: --fast" in alone("doctor", "--fast", code=2).stderr
+
+
+def test_a_simulated_device_without_a_compiler_is_a_note() -> None:
+    lines = alone("doctor", "--no-launch", DISTARRAY_DEVICE="simulated").stdout.splitlines()
+    assert "ok   device     simulated" in lines
+    settings = {"DISTARRAY_DEVICE": "simulated", "DISTARRAY_EXECUTOR": "numpy"}
+    lines = alone("doctor", "--no-launch", **settings).stdout.splitlines()
+    text = "simulated; no C++ compiler is used: NumPy runs in place of CUDA text"
+    assert f"note device     {text}" in lines

@@ -86,8 +86,8 @@ def test_an_old_driver(monkeypatch):
 def test_no_cupy_names_the_extra_for_the_driver(monkeypatch, version, shown, extra):
     use(monkeypatch, FakeLibrary(cuda=version))
     assert cuda.available()[1] == (
-        "device='cuda' needs CuPy, which is not installed; pip install "
-        f"'distarray-mpi[{extra}]' (driver: CUDA {shown})."
+        f"device='cuda' needs CuPy, which is not installed; install the extra {extra} (in a clone: "
+        f"pip install '.[{extra}]'); the driver is for CUDA {shown}."
     )
 
 
@@ -97,8 +97,8 @@ def test_a_cupy_that_cannot_be_imported(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "cupy")
     use(monkeypatch, FakeLibrary())
     assert cuda.available()[1] == (
-        "device='cuda' needs CuPy, which cannot be imported (libfoo.so: gone); pip install "
-        "'distarray-mpi[cuda12]'."
+        "device='cuda' needs CuPy, which cannot be imported (libfoo.so: gone); install the "
+        "extra cuda12 (in a clone: pip install '.[cuda12]')."
     )
 
 
@@ -113,8 +113,8 @@ def test_cupy_is_not_imported_without_a_driver(monkeypatch, tmp_path):
 def test_an_old_cupy(monkeypatch):
     use(monkeypatch, FakeLibrary(), FakeCupy(version="13.6.0"))
     assert cuda.available()[1] == (
-        "device='cuda' needs CuPy 14 or newer, and this is 13.6.0; pip install "
-        "'distarray-mpi[cuda12]'."
+        "device='cuda' needs CuPy 14 or newer, and this is 13.6.0; install the "
+        "extra cuda12 (in a clone: pip install '.[cuda12]')."
     )
 
 
@@ -122,7 +122,8 @@ def test_a_cupy_for_a_newer_cuda_than_the_driver(monkeypatch):
     use(monkeypatch, FakeLibrary(cuda=12040), FakeCupy(runtime_version=13020))
     assert cuda.available()[1] == (
         "device='cuda' needs a driver for CUDA 13, for which the installed CuPy is made, and this "
-        "one is for CUDA 12.4; pip install 'distarray-mpi[cuda12]' instead of it."
+        "one is for CUDA 12.4; install the extra cuda12 (in a clone: pip install "
+        "'.[cuda12]') instead of it."
     )
 
 
@@ -132,7 +133,7 @@ def test_no_compiler_library(monkeypatch):
     use(monkeypatch, FakeLibrary(), fake)
     assert cuda.available()[1] == (
         "device='cuda' needs NVRTC, which cannot be loaded (libnvrtc.so.12 is not there); "
-        "pip install 'distarray-mpi[cuda12]'."
+        "install the extra cuda12 (in a clone: pip install '.[cuda12]')."
     )
 
 

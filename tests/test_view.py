@@ -446,7 +446,7 @@ def test_without_matplotlib(
     assert cli.main(["view", str(path), "--png", str(path.parent / "a.png")]) == 1
     error = capsys.readouterr().err
     assert "Pictures need matplotlib, which cannot be imported (" in error
-    assert error.endswith("; run: pip install 'distarray-mpi[plot]'\n")
+    assert error.endswith("; install the extra plot (in a clone: pip install '.[plot]').\n")
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,14 @@ def available() -> tuple[bool, str]:
 
 
 def _cupy_problem(machine: nvidia.DriverReport) -> str:
-    install = f"pip install 'distarray-mpi[{machine.extra}]'"
+    extra = machine.extra
+    install = f"install the extra {extra} (in a clone: pip install '.[{extra}]')"
     cuda = "{}.{}".format(*machine.cuda)
     if importlib.util.find_spec("cupy") is None:
-        return f"device='cuda' needs CuPy, which is not installed; {install} (driver: CUDA {cuda})."
+        return (
+            f"device='cuda' needs CuPy, which is not installed; {install}; the driver is for CUDA "
+            f"{cuda}."
+        )
     try:
         import cupy
     except Exception as error:  # whatever an import may raise

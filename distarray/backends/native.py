@@ -315,7 +315,8 @@ def toolchain(language: Language = C) -> Toolchain | None:
         names = ", ".join((language.variable, *language.compilers, "ziglang"))
         warnings.warn(
             f"distarray found no {language.name} compiler ({names}); kernels run as NumPy, "
-            "many times slower. Install one, or `pip install 'distarray-mpi[compiler]'`.",
+            "many times slower. Install one, or the extra compiler (in a clone: pip install "
+            "'.[compiler]').",
             RuntimeWarning,
             stacklevel=2,
         )

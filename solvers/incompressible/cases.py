@@ -151,7 +151,7 @@ def _finish(flow: IncompressibleSolver, stem: Path) -> None:
     drawn = streamlines(flow, stem.with_suffix(".png"))
     da.log(
         f"Wrote {stem}.h5"
-        + (f" and {stem}.png" if drawn else "; for a picture, pip install 'distarray-mpi[plot]'")
+        + (f" and {stem}.png" if drawn else "; for a picture, install the extra plot")
     )
 
 

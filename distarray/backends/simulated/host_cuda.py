@@ -175,8 +175,8 @@ def _loaded(kernel: KernelText) -> HostKernel:
     tools = native.toolchain(CPP)
     if tools is None:
         raise BackendError(
-            "Kernels of the simulated device need a C++ compiler; install one, or "
-            "`pip install 'distarray-mpi[compiler]'`."
+            "Kernels of the simulated device need a C++ compiler; install one, or the extra "
+            "compiler (in a clone: pip install '.[compiler]')."
         )
     flags = (*FLAGS, *((FAST_FLAG,) if kernel.fast else ()))
     library = native.library(CPP, (*tools.command, *flags), host_text(kernel))
