@@ -205,6 +205,22 @@ def test_a_file_of_a_newer_version(path: Path, grid: da.Grid) -> None:
     )
 
 
+def test_a_file_cannot_switch_off_that_it_is_compared(path: Path, grid: da.Grid) -> None:
+    """A digest stored otherwise, as by a program that packs files anew, is not taken for none."""
+    with h5py.File(path, "r+") as file:
+        seal = file["distarray/digest"]
+        values, kind = seal[()], seal.dtype
+        del file["distarray/digest"]
+        file.create_dataset("distarray/digest", data=values, dtype=kind, chunks=values.shape)
+    assert "is not stored in one run of this file" in error(path, grid)
+
+
+def test_a_file_of_version_0(path: Path, grid: da.Grid) -> None:
+    with h5py.File(path, "r+") as file:
+        file.attrs["distarray_format"] = 0
+    assert "it has format version 0" in error(path, grid)
+
+
 def test_a_file_of_version_1_is_read() -> None:
     """Written by the library before files had checksums."""
     path = ROOT / "tests" / "data" / "version1.h5"

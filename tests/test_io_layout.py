@@ -447,6 +447,10 @@ LOOP["self"] = LOOP
             "attrs['a'] is an array of <U4; give bool, integer, float or complex values",
         ),
         (
+            {"a": [np.ma.array([1, 2], mask=[False, True])]},
+            "attrs['a'][0] is a masked array; give its values, by filled(), and its mask.",
+        ),
+        (
             {"a": np.zeros(200_000)},
             "attrs['a'] is an array of 1600000 bytes, attributes take at most 1048576; save it",
         ),

@@ -252,6 +252,8 @@ def _require_version(path: str, file: Any) -> int:
             "(it has no attribute distarray_format); read it with h5py."
         )
     version = int(file.attrs["distarray_format"])
+    if version < 1:
+        raise ValueError(f"it has format version {version}")
     if version > FORMAT_VERSION:
         raise FileError(
             f"The file '{path}' has format version {version}, "
@@ -281,7 +283,10 @@ def _place(file: Any, name: str, shape: tuple[int, ...]) -> int:
     dataset = file[name]
     if not isinstance(dataset, _h5py().Dataset) or dataset.shape != shape:
         raise ValueError(f"'{name}' is no dataset of shape {shape}")
-    return dataset.id.get_offset() or 0
+    offset = dataset.id.get_offset() or 0  # none for what does not lie in one run
+    if not offset and dataset.size:
+        raise ValueError(f"'{name}' is not stored in one run of this file")
+    return int(offset)
 
 
 def _text(file: Any, name: str) -> str:

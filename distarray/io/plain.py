@@ -106,6 +106,8 @@ def _encode_mapping(value: Mapping[Any, Any], subject: str, largest: int) -> dic
 
 
 def _encode_array(value: np.ndarray[Any, Any], subject: str, largest: int) -> dict[str, Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise FileError(f"{subject} is a masked array; give its values, by filled(), and its mask.")
     kind, width = value.dtype.kind, value.dtype.itemsize
     if kind not in NUMERIC_KINDS or width > (16 if kind == "c" else 8):
         raise FileError(
