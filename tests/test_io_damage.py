@@ -353,6 +353,61 @@ def test_values_that_change_before_they_are_read_back(
     assert sorted(item.name for item in path.parent.iterdir()) == ["a.h5", "a.xdmf"]
 
 
+def replace_after(
+    patch: pytest.MonkeyPatch, owner: Any, name: str, path: Path, files: list[bytes]
+) -> None:
+    """Put one of these files in the place of another each time after a function was called."""
+    inner = getattr(owner, name)
+
+    def called(*arguments: Any) -> Any:
+        result = inner(*arguments)
+        if files:
+            fresh = path.with_name("fresh")
+            fresh.write_bytes(files.pop(0))
+            fresh.replace(path)
+        return result
+
+    patch.setattr(owner, name, called)
+
+
+@pytest.mark.parametrize("stage", ["sound_record", "stored_table", "read_blocks"])
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_file_that_is_replaced_while_it_is_read(
+    path: Path, grid: da.Grid, monkeypatch: pytest.MonkeyPatch, stage: str, times: int
+) -> None:
+    """Two files of equal layout: what is loaded is all of one, or nothing."""
+    from distarray.io import verify as verifying
+
+    other = path.with_name("b.h5")
+    da.save(other, {name: u * 2.0 for name, u in fields(grid).items()}, step=5, time=0.5)
+    files = ([other.read_bytes(), path.read_bytes()] * 2)[:times]
+    owner = type(grid.communicator) if stage == "read_blocks" else verifying
+    replace_after(monkeypatch, owner, stage, path, files)
+    if times == 1:
+        found = da.load(path, grid)
+        assert (found.step, found.attrs) == (5, {})
+        for name, u in fields(grid).items():
+            np.testing.assert_array_equal(found.arrays[name].gather(), 2.0 * u.gather())
+    else:
+        assert error(path, grid) == (
+            f"The file '{path}' was replaced while it was read, also at a second attempt; read it "
+            "when nothing writes it."
+        )
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_file_that_is_replaced_while_it_is_verified(
+    path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    from distarray.io import verify as verifying
+
+    content = path.read_bytes()
+    replace_after(monkeypatch, verifying, "stored_table", path, [content] * times)
+    found = verify(str(path))
+    assert found.whole == (times == 1)
+    assert all("was replaced while it was read" in problem for problem in found.problems)
+
+
 def test_nan_is_refused_where_that_is_asked(tmp_path: Path, grid: da.Grid) -> None:
     from distarray.io.write import begin_save
 

@@ -235,6 +235,14 @@ def damaged(path: str, what: str) -> FileError:
     return FileError(f"The file '{path}' is damaged: {what}; use an older file or copy it again.")
 
 
+def replaced(path: str) -> FileError:
+    """The error for a file that did not stay the same for long enough to be read."""
+    return FileError(
+        f"The file '{path}' was replaced while it was read, also at a second attempt; "
+        "read it when nothing writes it."
+    )
+
+
 def _reason(error: BaseException) -> str:
     """What an error says, without the numbers and addresses that HDF5 adds to an operating system's
     own.

@@ -73,6 +73,17 @@ def create(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
 
 
+def identity(path: str) -> tuple[int, ...] | None:
+    """What tells a file from one that takes its name, or from itself after a change; None if there
+    is no file.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 @contextlib.contextmanager
 def opened(path: str, *, write: bool = False) -> Iterator[int]:
     """The descriptor of an existing file, for `write_at`, `read_at` and `sync`."""

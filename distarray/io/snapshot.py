@@ -24,13 +24,13 @@ from distarray.errors import (
     shown,
 )
 from distarray.grid import Grid
-from distarray.io import checksums, conditions, hdf5, plain
+from distarray.io import checksums, conditions, hdf5, place, plain
 from distarray.io.agreement import agreed, clause
 from distarray.io.checksums import Checksums
 from distarray.io.describe import grid_record, path_of
 from distarray.io.record import ArrayRecord, FileRecord
 from distarray.io.tiles import chunks
-from distarray.io.verify import CHUNK, Buffer, sound_record, stored_table
+from distarray.io.verify import CHUNK, Buffer, Metadata, sound_metadata
 from distarray.io.write import begin_save, owned_box
 from distarray.regions import Box
 
@@ -155,7 +155,6 @@ def load(
             f"load takes a Grid as its second argument, received {shown(grid)}; pass one."
         )
     communicator = grid.communicator
-    record: FileRecord | None = None
     source = ""
     with agreed(communicator, "The file cannot be read"):
         source = path_of(path, "load")
@@ -163,9 +162,22 @@ def load(
             raise FileError(
                 f"load takes a list of array names, received names={shown(names)}; pass one."
             )
+    for _ in range(2):
+        snapshot = _load(source, grid, names, dtype)
+        if snapshot is not None:
+            return snapshot
+    raise hdf5.replaced(source)
+
+
+def _load(source: str, grid: Grid, names: Sequence[str] | None, dtype: Any) -> Snapshot | None:
+    """What `load` returns; None if the file was replaced meanwhile. Collective."""
+    communicator = grid.communicator
+    metadata: Metadata | None = None
+    record: FileRecord | None = None
     with agreed(communicator, f"The file '{source}' cannot be read"):
         if communicator.rank == 0:
-            record = sound_record(source)
+            metadata = sound_metadata(source)
+            record = metadata.record
     record = communicator.bcast(record)
     with agreed(communicator, f"The file '{source}' cannot be read"):
         _require_fit(source, record, grid)
@@ -174,7 +186,12 @@ def load(
         dtypes = element_types(source, chosen, dtype)
     made = zip(chosen, dtypes, strict=True)
     arrays = {array.name: _create(source, grid, replace(array, dtype=to)) for array, to in made}
-    _read(source, record, chosen, arrays, communicator)
+    sums = _read(source, chosen, arrays, communicator)
+    # The path was opened several times: by root, and by each rank for the values.
+    if communicator.bcast(metadata is not None and place.identity(source) != metadata.identity):
+        return None
+    if record.digest:
+        _compare(source, chosen, sums, metadata, communicator)
     return Snapshot(Arrays(source, arrays), record.step, record.time, attrs)
 
 
@@ -290,29 +307,39 @@ def _create(path: str, grid: Grid, record: ArrayRecord) -> DistArray:
 
 def _read(
     path: str,
-    record: FileRecord,
     chosen: Sequence[ArrayRecord],
     arrays: Mapping[str, DistArray],
     communicator: Communicator,
-) -> None:
-    """Fill the arrays from the file and compare what was read with its checksums. Collective."""
+) -> list[Checksums]:
+    """Fill the arrays from the file; the checksums of what this rank read. Collective."""
     sums = [Checksums(array) for array in chosen]
     with ExitStack() as stack:
         blocks = [stack.enter_context(arrays[array.name].writing()) for array in chosen]
         boxes = [owned_box(arrays[array.name]) for array in chosen]
         work = list(zip(chosen, boxes, blocks, sums, strict=True))
         communicator.read_blocks(path, _pieces(work))
-    if not record.digest:
-        return
+    return sums
+
+
+def _compare(
+    path: str,
+    chosen: Sequence[ArrayRecord],
+    sums: Sequence[Checksums],
+    metadata: Metadata | None,
+    communicator: Communicator,
+) -> None:
+    """Compare what all ranks read with the checksums, which root has. Collective."""
     own = [one.table for one in sums]
     flat = communicator.allreduce(checksums.combined(own), "xor")
     with agreed(communicator, f"The file '{path}' cannot be read"):
-        if communicator.rank == 0:
-            found = [
-                one.finished(table)
-                for one, table in zip(sums, checksums.divided(flat, own), strict=True)
-            ]
-            _compare(path, chosen, found)
+        if metadata is None:  # not on root
+            return
+        tables = checksums.divided(flat, own)
+        for array, one, table in zip(chosen, sums, tables, strict=True):
+            found, stored = one.finished(table), metadata.tables[array.name]
+            for index in checksums.differences(found, stored):
+                text = checksums.tile_text(array, index, found[index], stored[index])
+                raise hdf5.damaged(path, text)
 
 
 def _pieces(work: Sequence[tuple[ArrayRecord, Box, Any, Checksums]]) -> Iterator[BlockPiece]:
@@ -325,11 +352,3 @@ def _pieces(work: Sequence[tuple[ArrayRecord, Box, Any, Checksums]]) -> Iterator
             yield BlockPiece(array.offset, array.shape, box, values)
             sums.add(box, values)
             block[box.slices(owned.start)] = values
-
-
-def _compare(path: str, chosen: Sequence[ArrayRecord], found: Sequence[Any]) -> None:
-    for array, table in zip(chosen, found, strict=True):
-        stored = stored_table(path, array)
-        for index in checksums.differences(table, stored):
-            text = checksums.tile_text(array, index, table[index], stored[index])
-            raise hdf5.damaged(path, text)

@@ -21,6 +21,8 @@ Values = np.ndarray[Any, Any]
 
 #: Bytes that are read or written at once; with its copies a small part of what a rank may hold.
 CHUNK = 16 << 20
+#: Runs of bytes whose places are Python numbers at once: a list of all could be as large as these.
+_RUNS = 4096
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,16 @@ def verify(path: str) -> Verification:
 
     Files of version 1 have neither; of them only the metadata are looked at.
     """
+    for _ in range(2):
+        before = place.identity(path)
+        found = _verify(path)
+        if place.identity(path) == before:
+            return found
+    return Verification(path, None, 0, (str(hdf5.replaced(path)),))
+
+
+def _verify(path: str) -> Verification:
+    """As `verify`, of a file that is not replaced meanwhile."""
     try:
         record = sound_record(path)
     except FileError as error:
@@ -81,6 +93,47 @@ def sound_record(path: str) -> FileRecord:
     if record.digest:
         require_seal(path, record)
     return record
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What one file says outside its values.
+
+    Attributes
+    ----------
+    record : FileRecord
+    tables : dict of str to array
+        The checksums of the tiles of each array; empty for files of version 1.
+    identity : tuple of int
+        Of the file, see `place.identity`.
+    """
+
+    record: FileRecord
+    tables: dict[str, Values]
+    identity: tuple[int, ...] | None
+
+
+def sound_metadata(path: str) -> Metadata:
+    """What a file says, compared with its digest, all of one and the same file. Local.
+
+    Raises
+    ------
+    FileError
+        As `sound_record`; or the file was replaced meanwhile, twice.
+    """
+    for _ in range(2):
+        before = place.identity(path)
+        try:
+            record = sound_record(path)
+            arrays = record.arrays if record.digest else ()
+            tables = {array.name: stored_table(path, array) for array in arrays}
+        except FileError:
+            if place.identity(path) == before:
+                raise
+            continue
+        if place.identity(path) == before:
+            return Metadata(record, tables, before)
+    raise hdf5.replaced(path)
 
 
 def require_seal(path: str, record: FileRecord) -> None:
@@ -172,5 +225,7 @@ def _byte_runs(array: ArrayRecord, box: Box, values: Values) -> Iterator[tuple[A
     itemsize = values.itemsize
     octets = values.reshape(-1).view(np.uint8).data
     length = count * itemsize
-    for k, offset in enumerate((array.offset + firsts * itemsize).tolist()):
-        yield octets[k * length : (k + 1) * length], offset
+    for first in range(0, len(firsts), _RUNS):
+        offsets = (array.offset + firsts[first : first + _RUNS] * itemsize).tolist()
+        for k, offset in enumerate(offsets, first):
+            yield octets[k * length : (k + 1) * length], offset
