@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import distarray as da
 from distarray.io import filesystem
-from distarray.io.checksums import Checksums, combined, divided
+from distarray.io.checksums import Buffer, Checksums, combined, divided
 from distarray.io.record import ArrayRecord
 from distarray.io.tiles import (
     chunks,
@@ -136,7 +138,7 @@ def test_any_cut_gives_the_checksums_of_whole_tiles(
     values = octets.view(dtype).reshape(array.shape)
     parts = []
     for box in cut(array.shape, random):
-        sums = Checksums(array)
+        sums = Checksums(array, Buffer())
         if not box.empty:
             sums.add(box, values[box.slices()])
         parts.append(sums)
@@ -159,7 +161,7 @@ def test_a_changed_bit_changes_the_checksum_of_its_tile_alone() -> None:
     whole = Box.of_shape(array.shape)
     tables = []
     for _ in range(2):
-        sums = Checksums(array)
+        sums = Checksums(array, Buffer())
         sums.add(whole, values)
         tables.append(sums.finished(sums.table))
         values.view(np.uint64)[600, 100] ^= 1
@@ -253,3 +255,16 @@ def test_what_is_not_known_takes_one_writer(
 def test_this_machine_is_known() -> None:
     kind: Any = filesystem.kind_of("")
     assert kind
+
+
+def test_memory_does_not_grow_with_the_number_of_arrays(tmp_path: Path) -> None:
+    """Tiles of 1 MiB that have to be copied to be contiguous."""
+    grid = da.Grid((64, 66, 64))
+    u = grid.ones("f4")
+    tracemalloc.start()
+    try:
+        da.save(tmp_path / "a.h5", {f"u{k}": u for k in range(24)})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 12 << 20

@@ -32,19 +32,39 @@ DIGEST_SIZE = 32
 _READ = 1 << 20
 
 
+class Buffer:
+    """Memory that is used again for one chunk after the other."""
+
+    def __init__(self) -> None:
+        self._octets = np.empty(0, np.uint8)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Values:
+        """A contiguous array; what was handed out before is overwritten."""
+        count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if self._octets.size < count:
+            self._octets = np.empty(count, np.uint8)
+        return self._octets[:count].view(dtype).reshape(shape)
+
+
 class Checksums:
     """The table of an array as far as one rank knows it.
+
+    Parameters
+    ----------
+    array : ArrayRecord
+    scratch : Buffer
+        Memory for one tile, which the tables of all arrays of a file share.
 
     Attributes
     ----------
     table : uint32 array, one element per tile; to be combined with those of other ranks by XOR
     """
 
-    def __init__(self, array: ArrayRecord) -> None:
+    def __init__(self, array: ArrayRecord, scratch: Buffer) -> None:
         self._shape = array.shape
         self._tile = array.tile
         self._itemsize = np.dtype(array.dtype).itemsize
-        self._scratch = np.empty(0, np.uint8)
+        self._scratch = scratch
         self.table = np.zeros(tile_counts(array.shape, array.tile), np.uint32)
 
     def add(self, box: Box, values: Values) -> None:
@@ -59,10 +79,7 @@ class Checksums:
         """The bytes of a tile that is zero but for the values of a part of it."""
         if part == whole and inside.flags.c_contiguous:
             return inside.reshape(-1).view(np.uint8)
-        count = whole.size * inside.itemsize
-        if self._scratch.size < count:
-            self._scratch = np.empty(count, np.uint8)
-        octets = self._scratch[:count]
+        octets = self._scratch.array((whole.size * inside.itemsize,), np.dtype(np.uint8))
         if part != whole:
             octets[...] = 0
         octets.view(inside.dtype).reshape(whole.shape)[part.slices(whole.start)] = inside

@@ -26,11 +26,11 @@ from distarray.errors import (
 from distarray.grid import Grid
 from distarray.io import checksums, conditions, hdf5, place, plain
 from distarray.io.agreement import agreed, clause
-from distarray.io.checksums import Checksums
+from distarray.io.checksums import Buffer, Checksums
 from distarray.io.describe import grid_record, path_of
 from distarray.io.record import ArrayRecord, FileRecord
 from distarray.io.tiles import chunks
-from distarray.io.verify import CHUNK, Buffer, Metadata, sound_metadata
+from distarray.io.verify import CHUNK, Metadata, sound_metadata
 from distarray.io.write import begin_save, owned_box
 from distarray.regions import Box
 
@@ -312,7 +312,8 @@ def _read(
     communicator: Communicator,
 ) -> list[Checksums]:
     """Fill the arrays from the file; the checksums of what this rank read. Collective."""
-    sums = [Checksums(array) for array in chosen]
+    scratch = Buffer()
+    sums = [Checksums(array, scratch) for array in chosen]
     with ExitStack() as stack:
         blocks = [stack.enter_context(arrays[array.name].writing()) for array in chosen]
         boxes = [owned_box(arrays[array.name]) for array in chosen]

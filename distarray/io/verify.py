@@ -12,7 +12,14 @@ import numpy as np
 from distarray.errors import FileError
 from distarray.io import hdf5, place
 from distarray.io.agreement import told
-from distarray.io.checksums import Checksums, differences, is_sealed, read_table, tile_text
+from distarray.io.checksums import (
+    Buffer,
+    Checksums,
+    differences,
+    is_sealed,
+    read_table,
+    tile_text,
+)
 from distarray.io.record import ArrayRecord, FileRecord
 from distarray.io.tiles import chunks, runs
 from distarray.regions import Box
@@ -181,7 +188,7 @@ def _damaged_tiles(
     path: str, array: ArrayRecord, table: Values, boxes: Iterable[Box]
 ) -> Iterator[tuple[Values, tuple[int, ...]]]:
     """The tiles of some chunks that differ from the table, with the table that was found."""
-    buffer, sums, read = Buffer(), Checksums(array), np.zeros(table.shape, np.bool_)
+    buffer, sums, read = Buffer(), Checksums(array, Buffer()), np.zeros(table.shape, np.bool_)
     with told(f"The file '{path}' cannot be read"), place.opened(path) as descriptor:
         for box in boxes:
             values = buffer.array(box.shape, np.dtype(array.dtype))
@@ -191,20 +198,6 @@ def _damaged_tiles(
             read[tuple(slice(a // edge, -(-b // edge)) for a, b, edge in bounds)] = True
     found = sums.finished(sums.table)
     return ((found, index) for index in differences(np.where(read, found, table), table))
-
-
-class Buffer:
-    """Memory that is used again for one chunk after the other."""
-
-    def __init__(self) -> None:
-        self._octets = np.empty(0, np.uint8)
-
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Values:
-        """A contiguous array; what was handed out before is overwritten."""
-        count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        if self._octets.size < count:
-            self._octets = np.empty(count, np.uint8)
-        return self._octets[:count].view(dtype).reshape(shape)
 
 
 def read_box(descriptor: int, array: ArrayRecord, box: Box, values: Values) -> None:

@@ -27,11 +27,11 @@ from distarray.comm.base import BlockPiece, Communicator
 from distarray.errors import FileError
 from distarray.io import checksums, filesystem, hdf5, place, xdmf
 from distarray.io.agreement import agreed, told
-from distarray.io.checksums import Checksums
+from distarray.io.checksums import Buffer, Checksums
 from distarray.io.describe import describe, grid_of, path_of
 from distarray.io.record import FileRecord
 from distarray.io.tiles import chunks, tiles_over
-from distarray.io.verify import CHUNK, Buffer, check_share, require_seal, write_box
+from distarray.io.verify import CHUNK, check_share, require_seal, write_box
 from distarray.regions import Box
 
 Values = np.ndarray[Any, Any]
@@ -165,7 +165,8 @@ class WritePlan:
                     f"root has {_layout(self.record)}; pass the same on all."
                 )
             self.boxes = tuple(owned_box(array) for array in arrays.values())
-        self._sums = [Checksums(array) for array in self.record.arrays]
+        scratch = Buffer()
+        self._sums = [Checksums(array, scratch) for array in self.record.arrays]
 
     # Values.
 
