@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import distarray as da
 from distarray.io import place
+from tests.harness import ROOT, clean_environment
 
 
 @pytest.fixture
@@ -137,3 +140,68 @@ def test_a_checkpoint_that_was_never_finished_is_named(
         checkpoints.save({"u": grid.ones()}, step=1)
     assert latest(tmp_path, grid) == 1
     assert capsys.readouterr().err == ""
+
+
+def test_folders_that_have_names_of_checkpoints(tmp_path: Path, grid: da.Grid) -> None:
+    for name in ("checkpoint_0000000001.h5", "checkpoint_0000000009.h5.partial"):
+        (tmp_path / name).mkdir()
+    checkpoints = da.Checkpointer(tmp_path, every=1, keep=1)
+    for step in (2, 3):
+        assert checkpoints.save({"u": grid.ones()}, step=step)
+    assert latest(tmp_path, grid) == 3
+    assert sorted(item.name for item in tmp_path.iterdir()) == [
+        "checkpoint_0000000001.h5",
+        "checkpoint_0000000003.h5",
+        "checkpoint_0000000009.h5.partial",
+        "latest",
+    ]
+
+
+def test_a_folder_in_place_of_the_list(tmp_path: Path, grid: da.Grid) -> None:
+    da.save(tmp_path / "checkpoint_0000000004.h5", {"u": grid.ones()}, step=4)
+    (tmp_path / "latest").mkdir()
+    assert latest(tmp_path, grid) == 4
+    with pytest.raises(da.FileError) as caught:
+        da.Checkpointer(tmp_path, every=1).save({"u": grid.ones()}, step=5)
+    assert str(caught.value) == (
+        f"The folder '{tmp_path}/latest' has the name of the list of checkpoints; rename it."
+    )
+    assert not list(tmp_path.glob("*5.h5*"))
+
+
+OTHER_JOB = """
+import sys
+import distarray as da
+from distarray.io.write import begin_save
+
+u = da.Grid((6, 5)).zeros()
+plan = begin_save(sys.argv[1], {"u": u}, step=7)
+print("begun", flush=True)
+sys.stdin.readline()
+plan.write([u])
+plan.finish()
+"""
+
+
+def test_a_file_that_another_job_is_writing(tmp_path: Path, grid: da.Grid) -> None:
+    path = tmp_path / "checkpoint_0000000007.h5"
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER_JOB, str(path)],
+        cwd=ROOT, env=clean_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as job:  # fmt: skip
+        assert job.stdout is not None
+        assert job.stdout.readline() == "begun\n"
+        with pytest.raises(da.FileError) as caught:
+            da.save(path, {"u": grid.ones()})
+        assert str(caught.value) == (
+            f"The file '{path}.partial' cannot be created: another job is writing it; wait for "
+            "that job, or give another name or folder."
+        )
+        assert da.Checkpointer(tmp_path, every=1).save({"u": grid.ones()}, step=1)
+        job.communicate("go on\n", timeout=60)
+        assert job.returncode == 0
+    assert float(da.load(path, grid).arrays["u"].max()) == 0.0
+    assert sorted(item.name for item in tmp_path.iterdir()) == [
+        "checkpoint_0000000001.h5", "checkpoint_0000000007.h5", "latest",
+    ]  # fmt: skip
+    da.save(path, {"u": grid.ones()})  # the lock went with the job

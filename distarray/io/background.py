@@ -145,6 +145,7 @@ class BackgroundWrite:
 
 def _say_dropped(plan: WritePlan) -> None:
     """The program, or its checkpointer, went without `close`."""
+    plan.let_go()
     if plan.communicator.rank == 0:
         sys.stderr.write(
             f"distarray: the checkpoint '{plan.target}' was not finished, since its checkpointer "

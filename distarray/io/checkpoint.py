@@ -205,6 +205,11 @@ class Checkpointer:
                     f"The folder '{self.folder}' of the checkpoints was removed while the run was "
                     "going on, and the checkpoints with it; make it again to go on saving."
                 )
+            if communicator.rank == 0 and (self.folder / _LIST).is_dir():
+                raise FileError(
+                    f"The folder '{self.folder / _LIST}' has the name of the list of checkpoints; "
+                    "rename it."
+                )
         self._made = True
 
     def _advance(self, underway: BackgroundWrite) -> None:
@@ -308,6 +313,8 @@ class Checkpointer:
             self.close()
         else:  # perhaps on this rank alone: nobody can be waited for
             self._closed = True
+            if self._underway is not None:
+                self._underway.plan.let_go()
             preemption.unwatch(self)
 
     def _due(self, step: int) -> bool:
@@ -327,9 +334,13 @@ class Checkpointer:
         """Names of the checkpoints in the folder, the one written last first. Root only."""
         if not self.folder.is_dir():
             return []
-        present = {name for name in os.listdir(self.folder) if _NAME.fullmatch(name)}
+        present = {
+            name
+            for name in os.listdir(self.folder)
+            if _NAME.fullmatch(name) and (self.folder / name).is_file()
+        }
         listed: list[str] = []
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # missing, a folder, or not to be read
             listed = (self.folder / _LIST).read_text(encoding="utf-8", errors="replace").split()
         listed = [name for name in dict.fromkeys(listed) if name in present]
         unlisted = sorted(present.difference(listed), key=_step_of, reverse=True)
@@ -344,8 +355,9 @@ class Checkpointer:
         place.write_text(str(self.folder / _LIST), "\n".join(names) + "\n")
         for name in names[self.keep :]:
             place.unlink(str(self.folder / name))
-        for path in self.folder.glob("checkpoint_*.h5.partial"):
-            place.unlink(str(path))
+        for path in map(str, self.folder.glob("checkpoint_*.h5.partial")):
+            if not place.is_held(path):  # by another job
+                place.discard(path)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,11 @@ COHERENT = frozenset({
     "fuse.ceph", "gfs2", "gpfs", "hfs", "jfs", "lustre", "ocfs2", "orangefs", "overlay", "panfs",
     "pvfs2", "ramfs", "reiserfs", "tmpfs", "wekafs", "xfs", "zfs",
 })  # fmt: skip
+#: Those of them that belong to one machine, so that locks of files are between its processes alone.
+LOCAL = frozenset({
+    "apfs", "bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "hfs", "jfs", "overlay", "ramfs",
+    "reiserfs", "tmpfs", "xfs", "zfs",
+})  # fmt: skip
 _TABLE = "/proc/self/mountinfo"
 
 
@@ -43,3 +48,8 @@ def _kind_in(lines: list[str], path: str) -> str:
 def takes_many_writers(path: str) -> bool:
     """Whether ranks may write into one file of this folder at once; no for what is not known."""
     return kind_of(path) in COHERENT
+
+
+def is_local(path: str) -> bool:
+    """Whether a folder lies on a file system of this machine alone; no for what is not known."""
+    return kind_of(path) in LOCAL

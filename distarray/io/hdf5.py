@@ -26,7 +26,7 @@ checksums nor a digest.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -64,13 +64,21 @@ def _h5py() -> Any:
     return h5py
 
 
-def lay_out(path: str, record: FileRecord, *, meshes: bool = False) -> FileRecord:
+def lay_out(
+    path: str,
+    record: FileRecord,
+    *,
+    meshes: bool = False,
+    created: Callable[[], None] | None = None,
+) -> FileRecord:
     """Create the file with everything but values, checksums and digest. Local.
 
     Parameters
     ----------
     meshes : bool
         Whether the coordinates that an XDMF file needs are put in.
+    created : function, optional
+        Called once the empty file is there.
 
     Returns
     -------
@@ -79,7 +87,10 @@ def lay_out(path: str, record: FileRecord, *, meshes: bool = False) -> FileRecor
     """
     h5py = _h5py()
     try:
-        create(path)  # h5py alone would follow a link of this name and empty what it points to
+        # h5py alone would follow a link of this name and empty what it points to.
+        create(path)
+        if created is not None:
+            created()
         # One writer, and nobody else knows the name yet: no lock is needed.
         with h5py.File(
             path,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -61,13 +62,19 @@ def create(path: str) -> None:
     Raises
     ------
     OSError
-        The file cannot be created; a FileError where a folder or device has its name.
+        The file cannot be created; a FileError where a folder or device has its name, or another
+        job holds it (see `hold`).
     """
     with contextlib.suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
             raise FileError(
                 f"The file '{path}' cannot be created: {_kind(path)} has this name; remove it."
+            )
+        if is_held(path):
+            raise FileError(
+                f"The file '{path}' cannot be created: another job is writing it; wait for that "
+                "job, or give another name or folder."
             )
         os.unlink(path)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
@@ -82,6 +89,53 @@ def identity(path: str) -> tuple[int, ...] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def hold(path: str) -> int | None:
+    """Tell other jobs that a file made by `create` is being written, until the descriptor that is
+    returned is closed. None where the file system has no locks.
+
+    Raises
+    ------
+    FileError
+        Another job was faster.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    locked = _lock(descriptor)
+    if locked is None:
+        os.close(descriptor)
+        return None
+    own = os.fstat(descriptor)
+    if not locked or identity(path) is None or not os.path.samestat(own, os.stat(path)):
+        os.close(descriptor)
+        raise FileError(
+            f"The file '{path}' cannot be created: another job began to write it at the same time; "
+            "give another name or folder."
+        )
+    return descriptor
+
+
+def is_held(path: str) -> bool:
+    """Whether another job is writing a file; no where that cannot be told."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return _lock(descriptor) is False
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Whether a lock was free and is taken; None where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -145,6 +146,8 @@ class WritePlan:
         self._with_xdmf = with_xdmf
         self._sums: list[Checksums] = []
         self._tables: list[Values] = []
+        self._created = False  # whether the partial file is this plan's to remove
+        self._release: Callable[[], Any] = _nothing
 
     @property
     def side_by_side(self) -> bool:
@@ -156,7 +159,9 @@ class WritePlan:
         communicator, own = self.communicator, _layout(self.record)
         with agreed(communicator, f"The file '{self.partial}' cannot be created"):
             if communicator.rank == 0:
-                self.record = hdf5.lay_out(self.partial, self.record, meshes=self._with_xdmf)
+                self.record = hdf5.lay_out(
+                    self.partial, self.record, meshes=self._with_xdmf, created=self._hold
+                )
         self.record = communicator.bcast(self.record)
         with agreed(communicator, f"The file '{self.partial}' cannot be written"):
             if own != _layout(self.record):
@@ -167,6 +172,17 @@ class WritePlan:
             self.boxes = tuple(owned_box(array) for array in arrays.values())
         scratch = Buffer()
         self._sums = [Checksums(array, scratch) for array in self.record.arrays]
+
+    def _hold(self) -> None:
+        """Keep other jobs from writing the partial file until it is in place. Root only."""
+        self._created = True
+        # Where locks are known to other nodes, those of MPI-IO could wait for this one for ever.
+        folder = os.path.dirname(self.target)
+        if self.method != "root" and not filesystem.is_local(folder):
+            return
+        descriptor = place.hold(self.partial)
+        if descriptor is not None:
+            self._release = weakref.finalize(self, os.close, descriptor)
 
     # Values.
 
@@ -338,14 +354,26 @@ class WritePlan:
         with agreed(communicator, f"The file '{self.target}' cannot be put in place"):
             if communicator.rank == 0:
                 place.rename(self.partial, self.target)
+                self._created = False
+                self._release()
                 place.sync_folder(os.path.dirname(self.target))
                 if self._with_xdmf:
                     xdmf.put_beside(self.target, self.record)
 
+    def let_go(self) -> None:
+        """Let others, in this process too, replace the partial file. Local; at any time."""
+        self._release()
+
     def abandon(self) -> None:
         """Remove the partial file. Local; on root it must come last."""
-        if self.communicator.rank == 0:
+        if self._created:
+            self._created = False
             place.discard(self.partial)
+            self._release()
+
+
+def _nothing() -> None:
+    """Nothing is held."""
 
 
 class _Flush(threading.Thread):
