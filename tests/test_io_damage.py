@@ -428,3 +428,68 @@ def test_nan_is_refused_where_that_is_asked(tmp_path: Path, grid: da.Grid) -> No
     )
     assert path.read_bytes() == before
     assert [item.name for item in tmp_path.iterdir()] == ["a.h5"]
+
+
+def change(path: Path, **entries: Any) -> None:
+    """Put other datasets in the place of those in /distarray, as another program might."""
+    with h5py.File(path, "r+") as file:
+        for name, options in entries.items():
+            del file[f"distarray/{name}"]
+            file["distarray"].create_dataset(name, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"shape": (6,), "dtype": "f8", "chunks": (2,)}, "is not stored in one run"),
+        ({"data": [0.0, 1.0, np.nan, 3.0, 4.0, 5.0]}, "axis x are not finite and ascending"),
+        ({"data": [0.0, 1.0, 2.0, 2.0, 4.0, 5.0]}, "axis x are not finite and ascending"),
+        ({"shape": (1 << 40,), "dtype": "f8", "chunks": (2,)}, "of shape (1099511627776,)"),
+    ],
+)
+def test_face_positions_that_are_damaged(
+    tmp_path: Path, options: dict[str, Any], text: str
+) -> None:
+    path = tmp_path / "a.h5"
+    grid = da.Grid((5, 5), coordinates={"x": [0.0, 1.0, 2.0, 3.0, 4.5, 5.0]})
+    da.save(path, {"u": grid.ones()})
+    change(path, faces_x=options)
+    assert text in error(path, grid)
+
+
+def test_a_text_that_is_longer_than_the_file(path: Path, grid: da.Grid) -> None:
+    change(path, attrs={"shape": (), "dtype": "S2000000000"})  # never written: no space is taken
+    assert "'/distarray/attrs' ends beyond the file" in error(path, grid)
+
+
+@pytest.mark.parametrize("bounds", [[1.0, 0.0], [0.0, np.nan], [0.0, np.inf], [2.0, 2.0]])
+def test_bounds_that_are_damaged(path: Path, grid: da.Grid, bounds: list[float]) -> None:
+    with h5py.File(path, "r+") as file:
+        file.attrs["bounds"] = np.array([*bounds, 0.0, 1.0, 0.0, 1.0])
+    assert "are not finite and ascending" in error(path, grid)
+
+
+@pytest.mark.parametrize("wrong", ["", "folder/"])
+def test_paths_that_are_no_file(grid: da.Grid, wrong: str) -> None:
+    for caller, call in (
+        ("save", lambda: da.save(wrong, {"u": grid.ones()})),
+        ("load", lambda: da.load(wrong, grid)),
+    ):
+        with pytest.raises(da.FileError) as caught:
+            call()
+        assert str(caught.value) == (
+            f"{caller} takes the path of a file, received {wrong!r}; give its name."
+        )
+
+
+def test_text_that_utf8_cannot_hold(tmp_path: Path, grid: da.Grid) -> None:
+    path, u = tmp_path / "a.h5", grid.ones()
+    for attrs, subject in (({"a": "\ud800"}, "attrs['a']"), ({"\udfff": 1}, "a key of attrs")):
+        with pytest.raises(da.FileError) as caught:
+            da.save(path, {"u": u}, attrs=attrs)
+        assert str(caught.value) == (
+            f"{subject} is text with lone surrogates, which UTF-8 does not have; remove them."
+        )
+    with pytest.raises(da.FileError, match="without lone surrogates"):
+        da.save(path, {"u\udc00": u})
+    assert not list(tmp_path.iterdir())

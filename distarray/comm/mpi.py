@@ -407,7 +407,8 @@ class MpiCommunicator:
         """
         errors = _FileErrors(path, action)
         with errors.noted():
-            file = MPI.File.Open(self._comm, path, mode)
+            # MPICH takes what is before a colon, such as "ufs:", for the name of a driver.
+            file = MPI.File.Open(self._comm, os.path.abspath(path), mode)
         self.agree(errors.first)
         length = None if mode == MPI.MODE_WRONLY else file.Get_size()
         parts = _parts_of(pieces, self._limit, length)

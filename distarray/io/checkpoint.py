@@ -101,7 +101,7 @@ class Checkpointer:
                 raise FileError(
                     f"Checkpointer needs {name} to be an integer of at least 1, received {value!r}."
                 )
-        self.folder = Path(path_of(folder, "Checkpointer"))
+        self.folder = Path(path_of(folder, "Checkpointer", folder=True))
         self.every = every
         self.keep = keep
         self._background = background

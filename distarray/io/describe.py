@@ -58,8 +58,8 @@ def _alike(grid: Grid, other: Grid) -> bool:
     )
 
 
-def path_of(path: Any, caller: str) -> str:
-    """A path as text. Local."""
+def path_of(path: Any, caller: str, *, folder: bool = False) -> str:
+    """A path as text, of a file unless a folder is asked for. Local."""
     try:
         text = os.fsdecode(path)
     except TypeError:
@@ -75,6 +75,9 @@ def path_of(path: Any, caller: str) -> str:
             f"{caller} takes a path of characters that file names can have, "
             f"received {shown(text)}; give a path without zero bytes and lone surrogates."
         )
+    if not text or (text.endswith("/") and not folder):
+        kind = "folder" if folder else "file"
+        raise FileError(f"{caller} takes the path of a {kind}, received {text!r}; give its name.")
     return text
 
 

@@ -313,6 +313,7 @@ def _text(file: Any, name: str) -> str:
     dataset = file[name]
     if not isinstance(dataset, _h5py().Dataset) or dataset.shape != ():
         raise ValueError(f"'{name}' is no text")
+    _require_room(dataset)
     return _strings(dataset[()])[0]
 
 
@@ -321,11 +322,31 @@ def _faces(group: Any, axis: str, cells: int) -> tuple[float, ...] | None:
     if f"faces_{axis}" not in group:
         return None
     dataset = group[f"faces_{axis}"]
-    if dataset.shape != (cells + 1,):
-        raise ValueError(
-            f"axis {axis} has {cells} cells and face positions of shape {dataset.shape}"
-        )
-    return tuple(map(float, dataset[()]))
+    if not isinstance(dataset, _h5py().Dataset) or dataset.shape != (cells + 1,):
+        shape = getattr(dataset, "shape", None)
+        raise ValueError(f"axis {axis} has {cells} cells and face positions of shape {shape}")
+    _require_room(dataset)
+    positions = np.asarray(dataset[()], np.float64)
+    if not _ascend(positions):
+        raise ValueError(f"the face positions of axis {axis} are not finite and ascending")
+    return tuple(positions.tolist())
+
+
+def _ascend(positions: np.ndarray[Any, Any]) -> bool:
+    return bool(np.isfinite(positions).all() and (np.diff(positions) > 0).all())
+
+
+def _require_room(dataset: Any) -> None:
+    """Refuse a dataset that does not lie in one run inside the file, before memory is taken for it:
+    a small file can promise any number of elements.
+    """
+    creation = dataset.id.get_create_plist()
+    contiguous = creation.get_layout() == _h5py().h5d.CONTIGUOUS
+    if not contiguous or creation.get_external_count():
+        raise ValueError(f"the dataset '{dataset.name}' is not stored in one run of this file")
+    nbytes = dataset.size * dataset.id.get_type().get_size()
+    if nbytes + (dataset.id.get_offset() or 0) > dataset.file.id.get_filesize():
+        raise ValueError(f"the dataset '{dataset.name}' ends beyond the file")
 
 
 def _read_grid(file: Any) -> GridRecord:
@@ -337,6 +358,8 @@ def _read_grid(file: Any) -> GridRecord:
     periodic = tuple(map(bool, file.attrs["periodic"]))
     if not len(cells) == len(bounds) == len(axes) == len(periodic):
         raise ValueError("the attributes shape, bounds, axes and periodic have different lengths")
+    if not all(_ascend(np.array(pair)) for pair in bounds):
+        raise ValueError(f"the bounds {bounds} are not finite and ascending")
     group = file["distarray"]
     faces = tuple(_faces(group, axis, count) for axis, count in zip(axes, cells, strict=True))
     return GridRecord(cells, bounds, axes, periodic, faces)

@@ -66,7 +66,9 @@ def encode(value: Any, subject: str, largest: int = LARGEST_ARRAY) -> Any:
         and value.dtype.itemsize <= 16
     ):
         value = value.item()
-    if value is None or isinstance(value, (bool, str)):
+    if isinstance(value, str):
+        return _encode_text(value, subject)
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
         return _encode_integer(int(value), subject)
@@ -86,6 +88,16 @@ def encode(value: Any, subject: str, largest: int = LARGEST_ARRAY) -> Any:
     )
 
 
+def _encode_text(value: str, subject: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise FileError(
+            f"{subject} is text with lone surrogates, which UTF-8 does not have; remove them."
+        ) from None
+    return value
+
+
 def _encode_integer(value: int, subject: str) -> int:
     if value.bit_length() > LARGEST_INTEGER_BITS:
         raise FileError(
@@ -99,6 +111,7 @@ def _encode_mapping(value: Mapping[Any, Any], subject: str, largest: int) -> dic
     for key in value:
         if not isinstance(key, str):
             raise FileError(f"{subject} has the key {key!r}; keys of attributes must be strings.")
+        _encode_text(key, f"a key of {subject}")
     pairs = {str(key): encode(item, f"{subject}[{key!r}]", largest) for key, item in value.items()}
     if any(key in _RESERVED for key in pairs):
         return {"__dict__": [[key, item] for key, item in pairs.items()]}

@@ -111,6 +111,8 @@ def name_problem(name: Any) -> str | None:
     """Why a name cannot be an array's name in a file: the rule it breaks, or None."""
     if not isinstance(name, str):
         return "names must be strings"
+    if not name.isascii() and any("\ud800" <= one <= "\udfff" for one in name):
+        return "names must be text that UTF-8 can hold, without lone surrogates"
     if not name or name in (".", "..") or "/" in name or "\0" in name:
         return "names must not be empty, '.' or '..', nor contain '/' or a zero byte"
     if name in RESERVED_NAMES:
