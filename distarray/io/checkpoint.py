@@ -231,7 +231,7 @@ class Checkpointer:
                 self._tidy(name)
 
     def _leave(self, communicator: Communicator, received: int, step: int) -> NoReturn:
-        preemption.acted()
+        preemption.leave()
         self.close()
         if communicator.rank == 0:
             sys.stderr.write(

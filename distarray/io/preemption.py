@@ -65,6 +65,17 @@ class _Watch:
         if waiting is not None:
             os.kill(os.getpid(), waiting)
 
+    def ignore(self) -> None:
+        """Let signals do nothing from now on."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in self._taken:
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, signal.SIG_IGN)
+        self._taken = []
+        self._look_away()
+        self.noted, self._first = None, None
+
     def in_child(self) -> None:
         """After a fork: the child is no rank, and what it receives is not for its parent."""
         self.users.clear()
@@ -157,6 +168,14 @@ def noted() -> int:
 def acted() -> None:
     """What was noted has been acted on. Local."""
     _watch.noted = None
+
+
+def leave() -> None:
+    """The process ends with `EXIT_CODE`; a signal that comes late must not change that. Local.
+
+    Batch systems send them to all ranks, of which some are slow.
+    """
+    _watch.ignore()
 
 
 class Agreement:
