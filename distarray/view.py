@@ -5,6 +5,7 @@ to, compare it with its checksums, and draw a plane of an array, or three of a g
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -55,9 +56,25 @@ def run(options: argparse.Namespace) -> int:
         return 0
     try:
         return _view(options)
+    except _ClosedError:
+        # As where the output goes to `head`: nobody reads on. Python would say so when it ends.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (FileError, WrongArgument) as error:
         print(f"python -m distarray view: {error}", file=sys.stderr)
         return 1 if isinstance(error, FileError) else 2
+
+
+class _ClosedError(Exception):
+    """What is printed goes nowhere."""
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        raise _ClosedError from error
 
 
 def _view(options: argparse.Namespace) -> int:
@@ -69,27 +86,28 @@ def _view(options: argparse.Namespace) -> int:
         raise WrongArgument("--array, --component and --slice choose a picture; give --png OUT.")
     if options.png and os.path.exists(options.png) and os.path.samefile(options.png, path):
         raise WrongArgument(f"--png would overwrite the file '{path}' itself; give another path.")
+    _value(path, record.attrs)  # pictures show units from it
     panels = panels_of(path, record, choice) if options.png else []
     for line in table(path, record, minmax=options.minmax):
-        print(line)
+        _say(line)
     if panels:
         draw(options.png, panels, title_of(path, record, choice), label_of(record, choice))
-        print(f"wrote {_safe(options.png)}")
+        _say(f"wrote {_safe(options.png)}")
     return _verify(path, record) if options.verify else 0
 
 
 def _verify(path: str, record: FileRecord) -> int:
     if not record.digest:
-        print("not verified: files of format 1 have no checksums")
+        _say("not verified: files of format 1 have no checksums")
         return 0
     found = verify(path)
     for problem in found.problems:
-        print(problem)
+        _say(problem)
     if not found.whole:
         count = len(found.problems)
-        print(f"damaged: {count} problem{'s'[: count != 1]}, {found.tiles} tiles compared")
+        _say(f"damaged: {count} problem{'s'[: count != 1]}, {found.tiles} tiles compared")
         return 1
-    print(f"verified: metadata and all {found.tiles} tiles are as they were written")
+    _say(f"verified: metadata and all {found.tiles} tiles are as they were written")
     return 0
 
 

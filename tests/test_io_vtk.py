@@ -7,6 +7,8 @@ place must give the value.
 
 from __future__ import annotations
 
+import errno
+import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -296,3 +298,35 @@ def test_scales_give_way_to_arrays(tmp_path: Path) -> None:
             ["y_centre__"],
         ]
     assert list(da.load(tmp_path / "a.h5", grid).arrays) == [*names, "u"]
+
+
+def test_a_file_of_the_user_beside_it_is_left_alone(tmp_path: Path) -> None:
+    path, beside = tmp_path / "a.h5", tmp_path / "a.xdmf"
+    grid = da.Grid((4, 3))
+    beside.write_text("mine")
+    with pytest.raises(da.FileError) as caught:
+        da.save(path, {"u": grid.ones(location="x")})
+    assert str(caught.value) == (
+        f"The file '{beside}' was not written by save, which would replace it beside 'a.h5'; "
+        "rename it or give another path."
+    )
+    assert [item.name for item in tmp_path.iterdir()] == ["a.xdmf"]
+    da.save(path, {"u": grid.ones()})  # needs none
+    assert beside.read_text() == "mine"
+
+
+def test_the_file_beside_it_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_path: str, _text: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path, grid = tmp_path / "a.h5", da.Grid((4, 3))
+    monkeypatch.setattr("distarray.io.place.write_text", full)
+    with pytest.raises(da.FileError) as caught:
+        da.save(path, {"u": grid.ones(location="x")})
+    assert str(caught.value) == (
+        f"The file '{path}' is in place, but '{tmp_path / 'a.xdmf'}' cannot be written: No space "
+        "left on device; check the path, its folder and the free space."
+    )
+    assert float(da.load(path, grid).arrays["u"].max()) == 1.0

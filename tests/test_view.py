@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from distarray import cli
 from distarray.io import hdf5, place, sample
 from distarray.panels import Choice, panels_of
 from distarray.pictures import colour_limits
-from tests.harness import ROOT, run_ranks
+from tests.harness import ROOT, clean_environment, run_ranks
 
 BOUNDS = [(0.0, 3.0), (0.0, 2.0), (-1.0, 1.0)]
 UNITS = {"x": "m", "T": "K", "time": "s"}
@@ -463,3 +465,34 @@ def test_without_matplotlib(
 )
 def test_colour_limits(values: list[float], limits: tuple[float, float]) -> None:
     assert colour_limits([np.array(values)]) == limits
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_output_that_nobody_reads(path: Path, closed: bool) -> None:
+    """A pipe without a reader, a full disk: it ends without a traceback."""
+    if closed:
+        reading, output = os.pipe()
+        os.close(reading)
+    else:
+        output = os.open("/dev/full", os.O_WRONLY)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "distarray", "view", str(path)],
+            cwd=ROOT, env=clean_environment(), stdout=output, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
+    finally:
+        os.close(output)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_attributes_are_read_before_a_picture_is_drawn(
+    tmp_path: Path, grid: da.Grid, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    path = tmp_path / "a.h5"
+    monkeypatch.setattr("distarray.io.plain.dumps", lambda *_, **__: "{")
+    da.save(path, {"u": grid.ones()})
+    assert cli.main(["view", str(path), "--png", str(tmp_path / "a.png")]) == 1
+    assert capsys.readouterr().err.startswith(
+        f"python -m distarray view: The file '{path}' is damaged: "
+    )

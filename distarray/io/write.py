@@ -80,6 +80,8 @@ def begin_save(
     with agreed(communicator, f"The file '{target}' cannot be replaced"):
         if communicator.rank == 0:
             target = place.resolve(target)
+            if with_xdmf:
+                xdmf.require_room(target, record)
             way = method or _best_method(target, communicator)
     target, way = communicator.bcast((target, way))
     plan = WritePlan(target, record, communicator, way, refuse_nan=refuse_nan, with_xdmf=with_xdmf)
@@ -357,7 +359,11 @@ class WritePlan:
                 self._created = False
                 self._release()
                 place.sync_folder(os.path.dirname(self.target))
-                if self._with_xdmf:
+        if self._with_xdmf:
+            beside = xdmf.path_beside(self.target)
+            subject = f"The file '{self.target}' is in place, but '{beside}' cannot be written"
+            with agreed(communicator, subject):
+                if communicator.rank == 0:
                     xdmf.put_beside(self.target, self.record)
 
     def let_go(self) -> None:

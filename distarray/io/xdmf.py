@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
+from distarray.errors import FileError
 from distarray.io import place
 from distarray.io.record import ArrayRecord, FileRecord
 from distarray.io.scales import positions
@@ -56,11 +57,34 @@ def path_beside(path: str) -> str:
     return f"{path}.xdmf"
 
 
+def require_room(path: str, record: FileRecord) -> None:
+    """Refuse to put an XDMF file where another program's file lies. Local.
+
+    Raises
+    ------
+    FileError
+        There is such a file, and the file of this path needs one.
+    """
+    beside = path_beside(path)
+    if shown_here(record) and os.path.lexists(beside) and not _is_own(beside):
+        raise FileError(
+            f"The file '{beside}' was not written by save, which would replace it beside "
+            f"'{os.path.basename(path)}'; rename it or give another path."
+        )
+
+
 def put_beside(path: str, record: FileRecord) -> None:
-    """Write the XDMF file of a file that is in place, or remove one that is out of date. Local."""
+    """Write the XDMF file of a file that is in place, or remove one that is out of date. Local.
+
+    Raises
+    ------
+    FileError
+        As `require_room`.
+    """
     beside = path_beside(path)
     text = text_of(record, os.path.basename(path))
     if text is not None:
+        require_room(path, record)
         place.write_text(beside, text)
     elif _is_own(beside):
         place.unlink(beside)
