@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from io import RawIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class SerialCommunicator:
 
     rank: int = 0
     size: int = 1
-    handle: None = None
+    handle: ClassVar[None] = None
     on_devices: dict[tuple[str, str], Any] = field(default_factory=dict, compare=False, repr=False)
 
     def barrier(self) -> None:
