@@ -124,7 +124,8 @@ def iterate(
     newest state into the other arrays of the rotation.
 
     A device is given many steps at once, as a graph, where one rank runs or messages go by NCCL,
-    unless kernels return reductions or conditions depend on the time or on other arrays.
+    unless kernels return reductions, scalars are functions of the step, or conditions depend on the
+    time or on other arrays.
 
     Raises
     ------
@@ -243,8 +244,7 @@ class _Loop:
         timed = self._dt is not None and any(
             "time" in stage.kernel.scalar_names for stage in self._stages
         )
-        constant = not timed
-        return Replay(self, self._stages[0].kernel, key, constant=constant, longest=longest)
+        return Replay(self, self._stages[0].kernel, key, constant=not timed, longest=longest)
 
 
 def _values(scalars: Mapping[str, Any], number: int, dt: float | None) -> dict[str, Any]:
