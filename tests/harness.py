@@ -7,6 +7,7 @@ job is ended and `RanksFailed` shows them. Nothing here imports the code under t
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
 import signal
@@ -88,9 +89,18 @@ class RanksFailed(AssertionError):
         self.result = result
 
 
+@functools.cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="tests-")
+
+
 def clean_environment() -> dict[str, str]:
-    """This process's environment without the variables of a launcher."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_PREFIXES)}
+    """This process's environment without the variables of a launcher, and with a folder of its own
+    for temporary files: Open MPI's launcher does not start (code 213) where it finds what a killed
+    one of the same process id has left.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_PREFIXES)}
+    return kept | {"TMPDIR": _scratch().name}
 
 
 def mpirun() -> str:
@@ -180,6 +190,8 @@ def environment(changes: Mapping[str, str | None]) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONPATH": path,
     }
+    if folder := changes.get(FOLDER_VARIABLE):
+        variables["TMPDIR"] = folder
     for variable, value in changes.items():
         variables.pop(variable, None)
         if value is not None:
