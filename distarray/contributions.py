@@ -1,7 +1,8 @@
 """What each rank contributes to a reduction over a whole array, and how the result comes out of it.
 
 A `Contribution` is made of owned values without communication, or on a device of what one pass over
-them gives (`sweeps`); completing it is one all-reduce.
+them gives (`block_reductions`); completing it is one all-reduce.
+
 Float sums accumulate in float64 (complex128), integer sums in 64-bit integers, as NumPy's do. NaN
 goes through min and max beside the value, as a flag, because MPI does not say what its own min and
 max make of it.
@@ -29,13 +30,13 @@ Load = Callable[[str, str], Any]
 
 
 def mean_type(dtype: DType) -> DType:
-    """The element type of a mean, as in NumPy."""
+    """The element type of a mean, as in NumPy. Local."""
     return dtype if dtype.kind in "fc" else np.dtype(np.float64)
 
 
 def cast(value: Any, dtype: DType) -> Any:
     """A number as a NumPy scalar of an element type; a float too large for float32 becomes
-    infinite.
+    infinite. Local.
     """
     with np.errstate(all="ignore"):
         return np.asarray(value).astype(dtype)[()]
@@ -45,24 +46,24 @@ def sum_contribution(
     values: HostArray, finish: Finish, dtype: DType, load: Load | None = None
 ) -> Contribution:
     """A sum whose total (a number) goes through `finish`; correctly rounded and order-free if
-    `load` is given.
+    `load` is given. Local.
     """
     if load is not None:
         return exact_contribution(exact.partial_sum(values, load), finish, dtype)
     with np.errstate(all="ignore"):
         total = np.sum(values, dtype=accumulator_of(values.dtype))
-    return part_of_sum(np.array([total]), finish, dtype)
+    return sum_of_partial(np.array([total]), finish, dtype)
 
 
-def part_of_sum(part: HostArray, finish: Finish, dtype: DType) -> Contribution:
-    """A sum from this rank's part: one number, or limbs of `exact`."""
-    if part.size > 1:
-        return exact_contribution(exact.carried(part), finish, dtype)
-    return Contribution(part, "sum", lambda reduced: finish(reduced[0]), dtype)
+def sum_of_partial(partial: HostArray, finish: Finish, dtype: DType) -> Contribution:
+    """A sum from a partial result: one number, or limbs of `exact`. Local."""
+    if partial.size > 1:
+        return exact_contribution(exact.carried(partial), finish, dtype)
+    return Contribution(partial.ravel(), "sum", lambda reduced: finish(reduced[0]), dtype)
 
 
 def exact_contribution(limbs: HostArray, finish: Finish, dtype: DType) -> Contribution:
-    """A sum from limbs of `exact`; the exact total, rounded to float64, goes through `finish`."""
+    """A sum from limbs of `exact`, whose exact total, as float64, goes through `finish`. Local."""
     shape = limbs.shape
     return Contribution(
         limbs.ravel(), "sum", lambda reduced: finish(exact.total(reduced.reshape(shape))), dtype
@@ -70,7 +71,7 @@ def exact_contribution(limbs: HostArray, finish: Finish, dtype: DType) -> Contri
 
 
 def product_contribution(values: HostArray) -> Contribution:
-    """The product of all values."""
+    """The product of all values. Local."""
     dtype = sum_type(values.dtype)
     with np.errstate(all="ignore"):
         total = np.prod(values, dtype=accumulator_of(values.dtype))
@@ -78,12 +79,12 @@ def product_contribution(values: HostArray) -> Contribution:
 
 
 def truth_contribution(kind: str, values: HostArray) -> Contribution:
-    """Whether "any" or "all" values are true."""
+    """Whether "any" or "all" values are true. Local."""
     return truth_of(kind, values.any() if kind == "any" else values.all())
 
 
 def truth_of(kind: str, found: Any) -> Contribution:
-    """Whether "any" or "all" ranks found what each looked for."""
+    """Whether "any" or "all" ranks found what each looked for. Local."""
     op = "max" if kind == "any" else "min"
     return Contribution(
         np.array([found], np.uint8), op, lambda reduced: np.bool_(reduced[0]), np.dtype(np.bool_)
@@ -92,7 +93,7 @@ def truth_of(kind: str, found: Any) -> Contribution:
 
 def extreme_contribution(kind: str, values: HostArray) -> Contribution:
     """The "min" or "max" of all values, NaN if any is NaN; a rank without values contributes
-    nothing.
+    nothing. Local.
     """
     require_order(kind, values.dtype)
     with np.errstate(all="ignore"):
@@ -101,7 +102,7 @@ def extreme_contribution(kind: str, values: HostArray) -> Contribution:
 
 
 def extreme_of(kind: str, found: Any, dtype: DType) -> Contribution:
-    """The "min" or "max" over ranks of each rank's own; the result has element type `dtype`."""
+    """The "min" or "max" over ranks of each rank's own, in element type `dtype`. Local."""
     if dtype.kind != "f":
         held = np.dtype({"b": "u1"}.get(dtype.kind, dtype.str))
         return Contribution(
@@ -115,15 +116,22 @@ def extreme_of(kind: str, found: Any, dtype: DType) -> Contribution:
     )
 
 
+def extreme_of_partial(kind: str, partial: HostArray, dtype: DType) -> Contribution:
+    """The "min" or "max" from a partial result, an extremum and whether there was a NaN. Local."""
+    missing = partial.dtype.kind == "f" and partial[1]
+    found = extreme_of(kind, np.nan if missing else partial[0], partial.dtype)
+    return replace(found, finish=lambda reduced: cast(found.finish(reduced), dtype), dtype=dtype)
+
+
 def require_order(kind: str, dtype: DType) -> None:
-    """Refuse min, max and their arg forms for complex numbers, which have no order."""
+    """Refuse min, max and their arg forms for complex numbers, which have no order. Local."""
     if dtype.kind == "c":
         raise UnsupportedError(
             f"{kind} of complex values ({dtype}) is not defined; reduce abs(u), u.real or u.imag."
         )
 
 
-def contribution(kind: str, values: HostArray, size: int, load: Load | None = None) -> Contribution:
+def of_values(kind: str, values: HostArray, size: int, load: Load | None = None) -> Contribution:
     """This rank's contribution to a reduction of an array of `size` elements of which it owns
     `values`. Local.
 
@@ -143,23 +151,19 @@ def contribution(kind: str, values: HostArray, size: int, load: Load | None = No
     return sum_contribution(values, finish, dtype, load)
 
 
-def part_contribution(kind: str, part: HostArray, dtype: DType, size: int) -> Contribution:
-    """As `contribution`, but for "prod", from this rank's part of the reduction of values of
-    element type `dtype`, as `sweeps.sweep` gives it. Local.
+def of_partial(kind: str, partial: HostArray, dtype: DType, size: int) -> Contribution:
+    """As `of_values`, but for "prod", from what `block_reductions.partial_result` gives for owned
+    values of element type `dtype`. Local.
     """
     if kind in ("any", "all"):
-        return truth_of(kind, part[0] > 0)
+        return truth_of(kind, partial[0] > 0)
     if kind in ("min", "max"):
-        missing = part.dtype.kind == "f" and part[1]
-        found = extreme_of(kind, np.nan if missing else part[0], part.dtype)
-        return replace(
-            found, finish=lambda reduced: cast(found.finish(reduced), dtype), dtype=dtype
-        )
-    return part_of_sum(part, *_finish(kind, dtype, size))
+        return extreme_of_partial(kind, partial, dtype)
+    return sum_of_partial(partial, *_finish(kind, dtype, size))
 
 
 def result_type(kind: str, dtype: DType) -> DType:
-    """The element type of a reduction of this kind."""
+    """The element type of a reduction of this kind. Local."""
     if kind in ("any", "all"):
         return np.dtype(np.bool_)
     if kind in ("min", "max"):
@@ -168,7 +172,7 @@ def result_type(kind: str, dtype: DType) -> DType:
 
 
 def require_extreme(kind: str, dtype: DType, size: int) -> None:
-    """Refuse the "min" or "max" of no values, or of values without an order."""
+    """Refuse the "min" or "max" of no values, or of values without an order. Local."""
     if size == 0:
         raise ArrayError(
             f"{kind} of an array without elements is not defined; check its size first."
@@ -186,7 +190,7 @@ def _finish(kind: str, dtype: DType, size: int) -> tuple[Finish, DType]:
 
 
 def cast_sum(total: Any, dtype: DType) -> Any:
-    """A total in the element type of the sum; integers wrap as in NumPy."""
+    """A total in the element type of the sum; integers wrap as in NumPy. Local."""
     return cast(
         np.int64(total)
         if dtype.kind == "u" and not isinstance(total, np.unsignedinteger)
@@ -196,13 +200,13 @@ def cast_sum(total: Any, dtype: DType) -> Any:
 
 
 def divide(total: Any, count: int) -> Any:
-    """A total over a count; NaN or infinite for a count of zero."""
+    """A total over a count; NaN or infinite for a count of zero. Local."""
     with np.errstate(all="ignore"):
         return np.asarray(total, mean_type(np.asarray(total).dtype)) / count
 
 
 def squared_deviations(values: HostArray, mean: Any) -> Any:
-    """The sum of |x - mean|^2 of owned values, in float64."""
+    """The sum of |x - mean|^2 of owned values, in float64. Local."""
     with np.errstate(all="ignore"):
         deviation = values - mean
         return np.sum(
@@ -227,9 +231,10 @@ def variance(
     """
     size, ddof = count
     part = np.array([total])
-    mean = part_of_sum(part, lambda total: divide(total, size), part.dtype).complete(communicator)
+    mean_of_all = sum_of_partial(part, lambda total: divide(total, size), part.dtype)
+    mean = mean_of_all.complete(communicator)
     result = np.empty(0, mean_type(dtype)).real.dtype
-    return part_of_sum(
+    return sum_of_partial(
         np.array([squares(mean)]),
         lambda total: cast(divide(total, max(size - ddof, 0)), result),
         result,

@@ -1,5 +1,5 @@
 """Products of whole arrays that give a number: dot and norm. On a device they take one pass over
-memory (see `sweeps`), imported when first used.
+memory, see `block_reductions`, which is imported when first used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from distarray.errors import ArrayError
 from distarray.pending import Contribution, Pending
 
 if TYPE_CHECKING:
-    from distarray.sweeps import Operand
+    from distarray.block_reductions import Operand
 
 
 def dot(u: DistArray, v: DistArray, *, reproducible: bool = False) -> Any:
@@ -90,9 +90,9 @@ class _Product:
         communicator = self.arrays[0].communicator
         pending = None
         if not self.arrays[0].block.backend.host:
-            from distarray import sweeps
+            from distarray import block_reductions
 
-            pending = sweeps.begin(
+            pending = block_reductions.begin(
                 self.kind,
                 *self._operands,
                 communicator=communicator,
@@ -106,17 +106,18 @@ class _Product:
     def _operands(self) -> list[Operand]:
         return [(array.block, array.component_prefix) for array in self.arrays]
 
-    def _finished(self, part: HostArray) -> Any:
-        own = contributions.part_of_sum(part, self.finish, self.dtype)
-        return own.finish(own.values)
+    def _finished(self, partial: HostArray) -> Any:
+        return contributions.sum_of_partial(partial, self.finish, self.dtype).result_of_all()
 
     def _contribution(self) -> Contribution:
         backend = self.arrays[0].block.backend
         if not backend.host:
-            from distarray import sweeps
+            from distarray import block_reductions
 
-            part = sweeps.sweep(self.kind, *self._operands, reproducible=self.reproducible)
-            return contributions.part_of_sum(part, self.finish, self.dtype)
+            partial = block_reductions.partial_result(
+                self.kind, *self._operands, reproducible=self.reproducible
+            )
+            return contributions.sum_of_partial(partial, self.finish, self.dtype)
         load = backend.load if self.reproducible else None
         return _products(*self.factors(), self.dtype, self.finish, load)
 

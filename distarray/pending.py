@@ -44,10 +44,14 @@ class Contribution:
     finish: Callable[[HostArray], Any]
     dtype: np.dtype[Any]
 
+    def result_of_all(self) -> Any:
+        """The result, where `values` are those of all ranks already. Local."""
+        return self.finish(self.values)
+
     def complete(self, communicator: Communicator) -> Any:
         """The result, at once. Collective."""
         if communicator.size == 1:
-            return self.finish(self.values)
+            return self.result_of_all()
         return self.finish(communicator.allreduce(self.values, self.op))
 
     def begin(self, communicator: Communicator) -> Pending:

@@ -1,9 +1,9 @@
 """Reductions of arrays: over all axes a number on every rank, over some axes an array over the
 remaining ones.
 
-Over all axes, values on a device are reduced there by one pass over memory (see `sweeps`); `prod`,
-`argmin`, `argmax` and all that goes over some axes works on a copy of the block on the host. What
-devices alone need is imported when first used.
+Over all axes, values on a device are reduced there by one pass over memory, see `block_reductions`;
+`prod`, `argmin`, `argmax` and all that goes over some axes works on a copy of the block on the
+host. What devices alone need is imported when first used.
 
 Over grid axes each rank reduces its own block, and the blocks that share a place along the
 remaining axes merge their partial results in pairs, in order; the result goes to the rank that owns
@@ -78,17 +78,16 @@ def _begin(array: DistArray, kind: str, reproducible: bool = False) -> Pending:
     """Start a reduction; on the device, where its result may stay there."""
     require_array(array, f"begin_{kind}")
     pending = None
-    if _by_sweep(array, kind):
-        from distarray import sweeps
+    if _on_device(array, kind):
+        from distarray import block_reductions
 
         dtype, size = array.dtype, array.size
 
-        def finish(part: HostArray) -> Any:
-            own = contributions.part_contribution(kind, part, dtype, size)
-            return own.finish(own.values)
+        def finish(partial: HostArray) -> Any:
+            return contributions.of_partial(kind, partial, dtype, size).result_of_all()
 
-        pending = sweeps.begin(
-            _swept(kind),
+        pending = block_reductions.begin(
+            _reduced_for(kind),
             (array.block, array.component_prefix),
             communicator=array.communicator,
             name=kind,
@@ -100,7 +99,7 @@ def _begin(array: DistArray, kind: str, reproducible: bool = False) -> Pending:
     return _contribution(array, kind, reproducible).begin(array.communicator)
 
 
-def _by_sweep(array: DistArray, kind: str) -> bool:
+def _on_device(array: DistArray, kind: str) -> bool:
     """Whether a reduction of all elements is made by the device."""
     if array.block.backend.host or kind == "prod":
         return False
@@ -109,21 +108,23 @@ def _by_sweep(array: DistArray, kind: str) -> bool:
     return True
 
 
-def _swept(kind: str) -> str:
+def _reduced_for(kind: str) -> str:
     """What is reduced to find a mean, or another kind."""
     return "sum" if kind == "mean" else kind
 
 
 def _contribution(array: DistArray, kind: str, reproducible: bool = False) -> Contribution:
     block, backend = array.block, array.block.backend
-    if _by_sweep(array, kind):
-        from distarray import sweeps
+    if _on_device(array, kind):
+        from distarray import block_reductions
 
         operand = (block, array.component_prefix)
-        part = sweeps.sweep(_swept(kind), operand, reproducible=reproducible)
-        return contributions.part_contribution(kind, part, array.dtype, array.size)
+        partial = block_reductions.partial_result(
+            _reduced_for(kind), operand, reproducible=reproducible
+        )
+        return contributions.of_partial(kind, partial, array.dtype, array.size)
     load = backend.load if reproducible else None
-    return contributions.contribution(kind, backend.to_host(array._owned), array.size, load)
+    return contributions.of_values(kind, backend.to_host(array._owned), array.size, load)
 
 
 def reduce(array: DistArray, kind: str, axis: Any = None, reproducible: bool = False) -> Any:
@@ -159,11 +160,12 @@ def _deviations(array: DistArray) -> tuple[Any, Callable[[Any], Any]]:
     """The sum of owned values, and a function that gives their squared deviations from a mean."""
     block = array.block
     if not block.backend.host:
-        from distarray import sweeps
+        from distarray import block_reductions
 
         operand = (block, array.component_prefix)
-        total = sweeps.sweep("sum", operand)[0]
-        return total, lambda mean: sweeps.sweep("deviations", operand, mean=mean.item())[0]
+        result = block_reductions.partial_result
+        total = result("sum", operand)[0]
+        return total, lambda mean: result("deviations", operand, mean=mean.item())[0]
     accumulator = np.result_type(accumulator_of(array.dtype), np.float64)
     values = array._owned.astype(accumulator, copy=False)
     with np.errstate(all="ignore"):

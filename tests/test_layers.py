@@ -27,7 +27,8 @@ LAYERS = {
     "machine": ("backends", "comm", "stencil.compile"),
     "blocks": (
         "block", "topology", "halo.buffers", "halo.exchange", "transports", "boundary", "pending",
-        "resident", "contributions", "sweeps", "redistribute", "collect", "arguments",
+        "resident", "contributions", "block_reductions", "redistribute", "collect",
+        "arguments",
     ),
     "array": (
         "array", "reductions", "elementwise", "functions", "indexing", "placement",

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from distarray import exact
 from distarray.accumulation import sum_type
 from distarray.arraylike import HostArray
-from distarray.contributions import cast, exact_contribution, extreme_of
+from distarray.contributions import cast, extreme_of_partial, sum_of_partial
 from distarray.pending import Contribution
 from distarray.resident import Finish
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Reduction
 
 
-def contribution(reduction: Reduction, values: HostArray) -> Contribution:
+def contribution(reduction: Reduction, partial: HostArray) -> Contribution:
     """This rank's contribution to a fused reduction, from `BoundLaunch.partials`. Local.
 
     Sums have the dtype that NumPy's have; min and max that of the value, NaN if any value is.
     """
     dtype = as_dtype(reduction.value.dtype)
     if reduction.kind != "sum":
-        missing = values.dtype.kind == "f" and values[1]
-        found = extreme_of(reduction.kind, np.nan if missing else values[0], values.dtype)
-        return replace(
-            found, finish=lambda reduced: cast(found.finish(reduced), dtype), dtype=dtype
-        )
+        return extreme_of_partial(reduction.kind, partial, dtype)
     result = sum_type(dtype)
-    if reduction.reproducible and dtype.kind in "fc":
-        return exact_contribution(exact.carried(values), lambda total: cast(total, result), result)
-    return Contribution(values.ravel(), "sum", lambda reduced: cast(reduced[0], result), result)
+    return sum_of_partial(partial, lambda total: cast(total, result), result)
 
 
 def finish(reduction: Reduction) -> Finish:
     """How the result comes out of a partial result that is already over all ranks. Local."""
 
-    def result(values: HostArray) -> Any:
-        own = contribution(reduction, values)
-        return own.finish(own.values)
+    def result(partial: HostArray) -> Any:
+        return contribution(reduction, partial).result_of_all()
 
     dtype = as_dtype(reduction.value.dtype)
     return result, sum_type(dtype) if reduction.kind == "sum" else dtype

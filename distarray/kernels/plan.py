@@ -225,8 +225,8 @@ class ApplyPlan:
         if self._resident is not None:
             return self._resident.begin()
         contributions = [
-            fused.contribution(reduction, values)
-            for reduction, values in zip(self.program.reductions, launch.partials(), strict=True)
+            fused.contribution(reduction, partial)
+            for reduction, partial in zip(self.program.reductions, launch.partials(), strict=True)
         ]
         return begin(contributions, self._communicator)
 

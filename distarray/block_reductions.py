@@ -84,7 +84,7 @@ _KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any], str]] = {
 }
 
 
-def sweep(
+def partial_result(
     kind: str, *operands: Operand, mean: complex | None = None, reproducible: bool = False
 ) -> HostArray:
     """This rank's part of a reduction of owned values. Local; waits for the device.
@@ -124,7 +124,7 @@ def begin(
 
     Parameters
     ----------
-    kind, operands, reproducible : as for `sweep`, without "deviations"
+    kind, operands, reproducible : as for `partial_result`, without "deviations"
     name : what tells `finish` from those of other reductions of this kind
     finish : what makes the result of the part of all ranks, and its element type
     """
