@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends.base import Backend
 from distarray.backends.cpu import CpuBackend
 from distarray.comm.base import Communicator
@@ -271,9 +272,7 @@ def fewer_ranks(
     return choose_ranks(shape, least, ranks=fixed, periodic=periodic, halo=halo)
 
 
-def host_values(
-    values: Any, subject: str, kind: type[DistArrayError] = ArrayError
-) -> np.ndarray[Any, Any]:
+def host_values(values: Any, subject: str, kind: type[DistArrayError] = ArrayError) -> HostArray:
     """The numbers that a user gave, as a host array; `subject` names them in the error."""
     try:
         found = np.asarray(values)
@@ -326,7 +325,7 @@ def check_root(root: Any, size: int, caller: str, otherwise: str = "") -> int:
     return number
 
 
-def check_fits(values: np.ndarray[Any, Any], dtype: np.dtype[Any], subject: str) -> None:
+def check_fits(values: HostArray, dtype: np.dtype[Any], subject: str) -> None:
     """Refuse numbers that integers of `dtype` cannot hold, and complex ones for real arrays."""
     if values.dtype.kind == "c" and dtype.kind != "c":
         raise ArrayError(f"{subject} are complex and do not fit {dtype}; take their real part.")

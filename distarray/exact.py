@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from distarray.arraylike import HostArray
+
 Limbs = np.ndarray[Any, np.dtype[np.int64]]
 
 DIGITS = 68
@@ -146,7 +147,7 @@ void exact_sum(const char *data, const int64_t *n, const int64_t *stride, int64_
 _LOOPS = 4
 
 
-def partial_sum(values: Array, load: Callable[[str, str], Any] | None = None) -> Limbs:
+def partial_sum(values: HostArray, load: Callable[[str, str], Any] | None = None) -> Limbs:
     """The exact sum of an array's elements, to be added to those of other ranks. Local.
 
     Parameters
@@ -218,7 +219,7 @@ def _rounded(limbs: Limbs) -> float:
         return float("inf") if number > 0 else float("-inf")
 
 
-def _strips(values: Array) -> Iterator[Array]:
+def _strips(values: HostArray) -> Iterator[HostArray]:
     """The values as new float64 vectors that `_add` may use up."""
     if values.size <= _STRIP:
         yield values.astype(np.float64).ravel()
@@ -230,7 +231,7 @@ def _strips(values: Array) -> Iterator[Array]:
             yield values[begin : begin + _STRIP].astype(np.float64)
 
 
-def _add(limbs: Limbs, x: Array) -> None:
+def _add(limbs: Limbs, x: HostArray) -> None:
     """`exact_add` of the C text, in NumPy."""
     finite = np.isfinite(x)
     if not finite.all():
@@ -249,7 +250,7 @@ def _add(limbs: Limbs, x: Array) -> None:
         x -= multiples * 2.0**w
 
 
-def _add_compiled(function: Any, limbs: Limbs, values: Array) -> None:
+def _add_compiled(function: Any, limbs: Limbs, values: HostArray) -> None:
     if values.ndim > _LOOPS:
         for part in values:
             _add_compiled(function, limbs, part)

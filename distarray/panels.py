@@ -7,10 +7,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.io import plain
 from distarray.io.record import ArrayRecord, FileRecord, GridRecord
 from distarray.io.sample import edges_of, positions_of, read_sample
@@ -55,9 +55,9 @@ class Panel:
     title : str
     """
 
-    values: np.ndarray[Any, Any]
-    edges: tuple[np.ndarray[Any, Any], ...]
-    positions: tuple[np.ndarray[Any, Any], ...]
+    values: HostArray
+    edges: tuple[HostArray, ...]
+    positions: tuple[HostArray, ...]
     labels: tuple[str, ...]
     title: str
 
@@ -182,14 +182,14 @@ def _panel(
     )
 
 
-def _magnitude(values: np.ndarray[Any, Any], axes: int) -> np.ndarray[Any, Any]:
+def _magnitude(values: HostArray, axes: int) -> HostArray:
     """Real numbers in float64; of several components and of complex numbers the magnitude."""
     components = values.reshape(-1, *values.shape[axes:])
     if len(components) == 1 and values.dtype.kind != "c":
-        numbers: np.ndarray[Any, Any] = components[0].astype(np.float64)
+        numbers: HostArray = components[0].astype(np.float64)
         return numbers
     squares = [np.abs(one).astype(np.float64) ** 2 for one in components]
-    found: np.ndarray[Any, Any] = np.sqrt(sum(squares))
+    found: HostArray = np.sqrt(sum(squares))
     return found
 
 

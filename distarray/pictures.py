@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.errors import FileError
 from distarray.panels import Panel
 
@@ -105,7 +106,7 @@ def _draw_line(one: Axes, panel: Panel, label: str) -> None:
     one.grid(alpha=0.3)
 
 
-def colour_limits(values: Sequence[np.ndarray[Any, Any]]) -> tuple[float, float]:
+def colour_limits(values: Sequence[HostArray]) -> tuple[float, float]:
     """The numbers at the ends of the colour bar: the smallest and the largest, or as much on both
     sides of zero where numbers of both signs matter.
     """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.errors import BackendError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Backend(Protocol):
         """A contiguous byte buffer for messages, kept for life by its owner. Local."""
         ...
 
-    def pinned(self, nbytes: int) -> np.ndarray[Any, Any]:
+    def pinned(self, nbytes: int) -> HostArray:
         """Contiguous bytes of the host that the device reaches without a further copy. Local."""
         ...
 
@@ -148,23 +149,23 @@ class Backend(Protocol):
         """
         ...
 
-    def to_host(self, values: Any) -> np.ndarray[Any, Any]:
+    def to_host(self, values: Any) -> HostArray:
         """A host array with the values, once the compute stream has made them; may share memory on
         the CPU. Local.
         """
         ...
 
-    def asarray(self, values: np.ndarray[Any, Any]) -> Any:
+    def asarray(self, values: HostArray) -> Any:
         """The values of a host array on the device; may share memory on the CPU. Local."""
         ...
 
-    def begin_to_host(self, source: Any, target: np.ndarray[Any, Any], stream: Stream) -> None:
+    def begin_to_host(self, source: Any, target: HostArray, stream: Stream) -> None:
         """Give a stream the copy of a contiguous array into pinned memory of as many bytes. The
         host may read `target` once an event recorded afterwards is done. Local.
         """
         ...
 
-    def begin_to_device(self, source: np.ndarray[Any, Any], target: Any, stream: Stream) -> None:
+    def begin_to_device(self, source: HostArray, target: Any, stream: Stream) -> None:
         """Give a stream the copy of pinned memory into a contiguous array of as many bytes. The
         host may write `source` again once an event recorded afterwards is done. Local.
         """

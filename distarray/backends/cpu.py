@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends.base import BoxCopy, CopyList, Event, Graph, Stream
 from distarray.errors import BackendError
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from distarray.stencil.expression import Program
     from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
 
-Array = np.ndarray[Any, Any]
 
 LINE = 64  # bytes of a cache line
 WAY = 4096  # bytes after which addresses share a set of the first-level cache
@@ -77,7 +77,7 @@ class CpuBackend:
         shape: tuple[int, ...],
         halo: tuple[int, ...],
         dtype: np.dtype[Any],
-    ) -> Array:
+    ) -> HostArray:
         """Zeroed memory for one block, shape components + shape; see `Backend.allocate`. Local.
 
         The halo, not the owned part, starts a cache line: then the copy of a periodic face along
@@ -91,21 +91,21 @@ class CpuBackend:
             if math.prod(full)
             else 0
         )
-        raw: Array = np.zeros(span + LINE + WAY, np.uint8)
+        raw: HostArray = np.zeros(span + LINE + WAY, np.uint8)
         place = (next(_allocations) * _STAGGER * LINE) % WAY
         offset = place + -raw.ctypes.data % LINE
         return np.ndarray(full, dtype, buffer=raw, offset=offset, strides=strides)
 
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> HostArray:
         return np.empty(shape, dtype)
 
-    def buffer(self, nbytes: int) -> Array:
+    def buffer(self, nbytes: int) -> HostArray:
         """A contiguous byte buffer that starts a cache line. Local."""
-        raw: Array = np.zeros(nbytes + LINE, np.uint8)
+        raw: HostArray = np.zeros(nbytes + LINE, np.uint8)
         offset = -raw.ctypes.data % LINE
         return raw[offset : offset + nbytes]
 
-    def pinned(self, nbytes: int) -> Array:
+    def pinned(self, nbytes: int) -> HostArray:
         return self.buffer(nbytes)
 
     def prepare_copies(self, copies: Sequence[BoxCopy]) -> CopyList:
@@ -118,7 +118,7 @@ class CpuBackend:
         self,
         function: Callable[..., Any],
         operands: Sequence[Any],
-        target: Array,
+        target: HostArray,
         where: Any = None,
     ) -> Callable[[], None]:
         """The NumPy call itself; see `Backend.prepare_map`. Local."""
@@ -129,22 +129,22 @@ class CpuBackend:
             return partial(function, *operands, out=target)
         return partial(function, *operands, out=target, where=where)
 
-    def to_host(self, values: Any) -> Array:
+    def to_host(self, values: Any) -> HostArray:
         return np.asarray(values)
 
-    def asarray(self, values: Array) -> Array:
+    def asarray(self, values: HostArray) -> HostArray:
         return np.asarray(values)
 
-    def begin_to_host(self, source: Array, target: Array, stream: Stream) -> None:
+    def begin_to_host(self, source: HostArray, target: HostArray, stream: Stream) -> None:
         target[...] = source.reshape(-1).view(np.uint8)
 
-    def begin_to_device(self, source: Array, target: Array, stream: Stream) -> None:
+    def begin_to_device(self, source: HostArray, target: HostArray, stream: Stream) -> None:
         target.reshape(-1).view(np.uint8)[...] = source
 
     def host_access(self, values: Any, *, write: bool, what: str) -> None:
         return None
 
-    def message_memory(self, buffer: Array) -> Array:
+    def message_memory(self, buffer: HostArray) -> HostArray:
         return buffer
 
     def bind(

@@ -33,8 +33,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from distarray.arraylike import HostArray
 from distarray.backends import cuda_memory as memory
 from distarray.backends import nvidia, nvrtc
 from distarray.backends.base import Event, Graph, Stream
@@ -220,7 +219,7 @@ class CudaDriver:
                 )
         return memory.Foreign(self._gpu, values, described, self._compute)
 
-    def pinned(self, nbytes: int) -> np.ndarray[Any, Any]:
+    def pinned(self, nbytes: int) -> HostArray:
         """Page-locked host memory, kept until transfers from and to it are done. Local."""
         self._free_retired()
         return memory.pinned(self._gpu, nbytes, self._retired)
@@ -234,9 +233,7 @@ class CudaDriver:
             except RuntimeError as error:
                 raise self._gpu.failure(f"filling {nbytes} bytes", error) from error
 
-    def to_device(
-        self, source: np.ndarray[Any, Any], target: Access, stream: Any, *, pinned: bool
-    ) -> None:
+    def to_device(self, source: HostArray, target: Access, stream: Any, *, pinned: bool) -> None:
         """See `Driver.to_device`. Small uploads from any memory do not keep the host waiting."""
         if not source.nbytes:
             return
@@ -251,9 +248,7 @@ class CudaDriver:
             # Whether CUDA has read pageable memory by now depends on the machine.
             stream.synchronize()
 
-    def to_host(
-        self, source: Access, target: np.ndarray[Any, Any], stream: Any, *, pinned: bool
-    ) -> None:
+    def to_host(self, source: Access, target: HostArray, stream: Any, *, pinned: bool) -> None:
         if not target.nbytes:
             return
         if not pinned:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends.cuda_streams import CudaEvent, CudaStream, Gpu
 from distarray.backends.driver import Access
 from distarray.errors import BackendError
@@ -114,7 +115,7 @@ class Retired:
                 free(address)
 
 
-def pinned(gpu: Gpu, nbytes: int, retired: Retired) -> np.ndarray[Any, Any]:
+def pinned(gpu: Gpu, nbytes: int, retired: Retired) -> HostArray:
     """Page-locked memory, zeroed; given back with the last reference, but not before transfers from
     and to it are done. Local.
     """
@@ -158,7 +159,7 @@ class Uploads:
         self._events = [CudaEvent(gpu) for _ in range(_SLOTS)]
         self._next = 0
 
-    def give(self, source: np.ndarray[Any, Any], target: int, stream: Any) -> None:
+    def give(self, source: HostArray, target: int, stream: Any) -> None:
         """Copy host memory, which may then change, to an address as work of the stream."""
         number, self._next = self._next, (self._next + 1) % _SLOTS
         event = self._events[number]
@@ -184,7 +185,7 @@ def nbytes_of(access: Access) -> int:
     return math.prod(access.shape) * access.itemsize
 
 
-def address_of(array: np.ndarray[Any, Any]) -> int:
+def address_of(array: HostArray) -> int:
     """Where the elements of a host array begin. Local."""
     address: int = array.__array_interface__["data"][0]
     return address

@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends.base import BoxCopy, CopyList, Stream
 from distarray.backends.driver import Access, KernelText, Parameters
 from distarray.errors import BackendError
@@ -242,7 +243,7 @@ class _Side:
         self.first, self.stop = np.lib.array_utils.byte_bounds(array.shadow)
 
 
-def overlap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+def overlap(a: HostArray, b: HostArray) -> bool:
     """Whether two arrays have bytes in common, as far as little effort tells. Local."""
     try:
         # NumPy's stubs know only two of the values that max_work may have.
@@ -254,7 +255,7 @@ def overlap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
 # ---- the table
 
 
-def table(copies: Sequence[BoxCopy]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def table(copies: Sequence[BoxCopy]) -> tuple[HostArray, HostArray]:
     """Rows of the kernel's table, and the number of the row of each block. Local."""
     found = [row for copy in copies for row in _rows(copy)]
     rows = np.zeros(len(found), ROW)

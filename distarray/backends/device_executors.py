@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray import exact
+from distarray.arraylike import HostArray
 from distarray.backends import device_scalars
 from distarray.backends.base import BoxCopy
 from distarray.backends.device_array import DeviceArray
@@ -147,7 +148,7 @@ class _Given:
             self._launch(function, grid, block, parameters, self._compute, accesses, self._name)
 
 
-def _pointer(address: int) -> np.ndarray[Any, Any]:
+def _pointer(address: int) -> HostArray:
     return np.array([address % 2**64], np.uint64)
 
 
@@ -207,14 +208,14 @@ class Calls(Executor):
             _merge(accumulator, result.shadow, part)
 
 
-def _parts(values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+def _parts(values: HostArray) -> list[HostArray]:
     """What each accumulator holds of a partial result."""
     if values.dtype.kind == "c":
         return [values.real, values.imag]
     return list(values) if values.ndim == 2 else [values]
 
 
-def _merge(accumulator: Accumulator, held: np.ndarray[Any, Any], part: Any) -> None:
+def _merge(accumulator: Accumulator, held: HostArray, part: Any) -> None:
     """Let a partial result enter what an accumulator holds."""
     if accumulator.exact:
         held[...] = exact.merged(held, part)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from distarray.arraylike import HostArray
 from distarray.backends.calls import nothing
 from distarray.backends.device_array import DeviceArray
 from distarray.backends.device_executors import Boxes, Calls, Kernels, Run
@@ -91,7 +90,7 @@ class DeviceLaunch:
     def reset_reductions(self) -> None:
         self._executor.reset_reductions()
 
-    def partials(self) -> list[np.ndarray[Any, Any]]:
+    def partials(self) -> list[HostArray]:
         held = [result.get() for result in self._executor.results]
         return accumulators.joined(accumulators.of_program(self._program), held)
 

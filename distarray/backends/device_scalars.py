@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends.base import BoxCopy
 from distarray.backends.device_array import DeviceArray
 from distarray.stencil.expression import Program
@@ -100,7 +101,7 @@ class LaunchScalars:
         return copy
 
 
-def read(program: Program, memory: np.ndarray[Any, Any]) -> list[Any]:
+def read(program: Program, memory: HostArray) -> list[Any]:
     """The values of a program's scalars, from their bytes."""
     return [
         memory[place * BYTES : place * BYTES + _TYPES[kind].itemsize].view(_TYPES[kind])[0].item()

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends.base import Event, Graph, Stream
 
 
@@ -76,7 +77,7 @@ class Parameters:
     The arrays may be changed between launches; a launch takes the values it finds.
     """
 
-    def __init__(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
+    def __init__(self, values: Sequence[HostArray]) -> None:
         self.values = tuple(np.ascontiguousarray(value) for value in values)
         self._addresses = (ctypes.c_void_p * len(self.values))(
             *(value.ctypes.data for value in self.values)
@@ -128,7 +129,7 @@ class Driver(Protocol):
         """
         ...
 
-    def pinned(self, nbytes: int) -> np.ndarray[Any, Any]:
+    def pinned(self, nbytes: int) -> HostArray:
         """Page-locked host memory, 1-D uint8, zeroed, kept until its work is done. Local."""
         ...
 
@@ -136,18 +137,14 @@ class Driver(Protocol):
         """Set all bytes of a contiguous range. Local."""
         ...
 
-    def to_device(
-        self, source: np.ndarray[Any, Any], target: Access, stream: Stream, *, pinned: bool
-    ) -> None:
+    def to_device(self, source: HostArray, target: Access, stream: Stream, *, pinned: bool) -> None:
         """Copy a contiguous host array into a contiguous range. Local.
 
         Without `pinned`, `source` may be changed when this returns.
         """
         ...
 
-    def to_host(
-        self, source: Access, target: np.ndarray[Any, Any], stream: Stream, *, pinned: bool
-    ) -> None:
+    def to_host(self, source: Access, target: HostArray, stream: Stream, *, pinned: bool) -> None:
         """Copy a contiguous range into a contiguous host array. Local.
 
         Without `pinned`, the copy is complete when this returns.

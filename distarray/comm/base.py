@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
+from distarray.arraylike import HostArray
 from distarray.errors import CommunicationError
 from distarray.regions import Box
 
@@ -50,7 +49,7 @@ class BlockPiece:
     offset: int
     shape: tuple[int, ...]
     box: Box
-    values: np.ndarray[Any, Any]
+    values: HostArray
 
 
 class Request(Protocol):
@@ -78,7 +77,7 @@ class PendingReduction(Protocol):
 
     def test(self) -> bool: ...
 
-    def result(self) -> np.ndarray[Any, Any]:
+    def result(self) -> HostArray:
         """The reduced array, once complete. Local; may be called many times."""
         ...
 
@@ -116,7 +115,7 @@ class Communicator(Protocol):
         """A small Python object (plain data) from root on every rank. Collective."""
         ...
 
-    def broadcast(self, values: np.ndarray[Any, Any], root: int = 0) -> None:
+    def broadcast(self, values: HostArray, root: int = 0) -> None:
         """Fill a contiguous host array on every rank with root's values. Collective.
 
         Shape and dtype are the same everywhere.
@@ -127,14 +126,14 @@ class Communicator(Protocol):
         """The small Python objects of all ranks, in order of rank. Collective."""
         ...
 
-    def allreduce(self, values: np.ndarray[Any, Any], op: str) -> np.ndarray[Any, Any]:
+    def allreduce(self, values: HostArray, op: str) -> HostArray:
         """Elementwise reduction of equal-shaped host arrays. Collective.
 
         NaN among the operands of "min" and "max" gives anything: reduce a flag beside them.
         """
         ...
 
-    def begin_allreduce(self, values: np.ndarray[Any, Any], op: str) -> PendingReduction:
+    def begin_allreduce(self, values: HostArray, op: str) -> PendingReduction:
         """Start an all-reduce; `values` may be reused at once. Collective."""
         ...
 

@@ -24,6 +24,7 @@ from typing import Any
 import mpi4py
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.comm import failure
 from distarray.comm.base import (
     BlockPiece,
@@ -44,7 +45,6 @@ with warnings.catch_warnings():
     from mpi4py import MPI
 mpi4py.rc.initialize, mpi4py.rc.finalize = _settings
 
-Values = np.ndarray[Any, Any]
 
 _HALO_TAG, _EXCHANGE_TAG = 1, 2
 _MPIX_GPU_SUPPORT_CUDA = 0  # of MPICH's enumeration
@@ -271,18 +271,18 @@ class MpiReduction(MpiRequest):
     __slots__ = ("_received", "_sent")
 
     def __init__(
-        self, requests: Sequence[MPI.Request], sent: Values, received: Values, wait: Wait
+        self, requests: Sequence[MPI.Request], sent: HostArray, received: HostArray, wait: Wait
     ) -> None:
         super().__init__(requests, wait)
         self._sent = sent  # the library reads it until all is done
         self._received = received
 
-    def result(self) -> Values:
+    def result(self) -> HostArray:
         self.wait()
         return self._received
 
 
-def _operation(values: Values, op: str) -> MPI.Op:
+def _operation(values: HostArray, op: str) -> MPI.Op:
     return (_BOOLEAN_OPERATIONS if values.dtype == bool else _OPERATIONS)[op]
 
 
@@ -327,14 +327,14 @@ class MpiCommunicator:
         self.broadcast(octets, root)
         return value if self.rank == root else pickle.loads(octets.tobytes())
 
-    def broadcast(self, values: Values, root: int = 0) -> None:
+    def broadcast(self, values: HostArray, root: int = 0) -> None:
         for part in _parts(values, self._limit):
             self._wait([self._comm.Ibcast(part, root)])
 
     def allgather(self, value: Any) -> list[Any]:
         return self._comm.allgather(value)
 
-    def allreduce(self, values: Values, op: str) -> Values:
+    def allreduce(self, values: HostArray, op: str) -> HostArray:
         if self._wait is _sleeping_wait:
             return self.begin_allreduce(values, op).result()
         sent, received, parts = self._reduction(values)
@@ -342,12 +342,14 @@ class MpiCommunicator:
             self._comm.Allreduce(part, into, _operation(sent, op))
         return received
 
-    def begin_allreduce(self, values: Values, op: str) -> PendingReduction:
+    def begin_allreduce(self, values: HostArray, op: str) -> PendingReduction:
         sent, received, parts = self._reduction(values)
         requests = [self._comm.Iallreduce(part, into, _operation(sent, op)) for part, into in parts]
         return MpiReduction(requests, sent, received, self._wait)
 
-    def _reduction(self, values: Values) -> tuple[Values, Values, list[tuple[Values, Values]]]:
+    def _reduction(
+        self, values: HostArray
+    ) -> tuple[HostArray, HostArray, list[tuple[HostArray, HostArray]]]:
         """A copy of the operands, room for the result, and both in parts of limited size."""
         sent = np.array(values, order="C")
         received = np.empty_like(sent)

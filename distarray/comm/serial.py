@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.comm.base import BlockPiece, PendingReduction, PersistentExchange, Request, Transfer
 from distarray.errors import CommunicationError, DistArrayError, FileError
-
-Values = np.ndarray[Any, Any]
 
 
 class Done:
@@ -29,13 +28,13 @@ class Done:
 class DoneReduction:
     """A reduction over one rank: its values."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: HostArray) -> None:
         self._values = values
 
     def test(self) -> bool:
         return True
 
-    def result(self) -> Values:
+    def result(self) -> HostArray:
         return self._values
 
 
@@ -82,16 +81,16 @@ class SerialCommunicator:
     def bcast(self, value: Any, root: int = 0) -> Any:
         return value
 
-    def broadcast(self, values: Values, root: int = 0) -> None:
+    def broadcast(self, values: HostArray, root: int = 0) -> None:
         return None
 
     def allgather(self, value: Any) -> list[Any]:
         return [value]
 
-    def allreduce(self, values: Values, op: str) -> Values:
+    def allreduce(self, values: HostArray, op: str) -> HostArray:
         return np.array(values)
 
-    def begin_allreduce(self, values: Values, op: str) -> PendingReduction:
+    def begin_allreduce(self, values: HostArray, op: str) -> PendingReduction:
         return DoneReduction(np.array(values))
 
     def prepare_exchange(
@@ -149,7 +148,7 @@ def _write(file: RawIOBase, piece: BlockPiece) -> None:
             rest = rest[file.write(rest) or 0 :]
 
 
-def _map(path: str, piece: BlockPiece) -> Values:
+def _map(path: str, piece: BlockPiece) -> HostArray:
     """The whole array of a piece as it lies in the file; one without elements cannot be mapped."""
     if 0 in piece.shape:
         return np.empty(piece.shape, piece.values.dtype)

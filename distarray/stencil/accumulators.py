@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from distarray.accumulation import identity
+from distarray.arraylike import HostArray
 from distarray.exact import LENGTH, carried
 from distarray.stencil import printing
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Program, Reduction
 from distarray.stencil.partials import accumulator
-
-Array = np.ndarray[Any, Any]
 
 #: Values that a fused reduction adds at a time, and parts into which it is divided for threads.
 STRIP, CHUNKS = 1024, 64
@@ -45,7 +44,7 @@ class Accumulator:
     def exact(self) -> bool:
         return self.length == LENGTH
 
-    def cleared(self) -> Array:
+    def cleared(self) -> HostArray:
         """Memory for it, set to its start."""
         memory = np.zeros(self.length, self.dtype)
         memory[0] = self.start
@@ -108,15 +107,15 @@ def of_program(program: Program) -> tuple[Accumulator, ...]:
     )
 
 
-def joined(accumulators: Sequence[Accumulator], results: Sequence[Array]) -> list[Array]:
+def joined(accumulators: Sequence[Accumulator], results: Sequence[HostArray]) -> list[HostArray]:
     """The partial result of each reduction, from what its accumulators hold on the host."""
-    groups: dict[int, list[Array]] = {}
+    groups: dict[int, list[HostArray]] = {}
     for result, one in zip(results, accumulators, strict=True):
         groups.setdefault(one.reduction, []).append(result)
     return [_joined(groups[number]) for number in sorted(groups)]
 
 
-def _joined(parts: list[Array]) -> Array:
+def _joined(parts: list[HostArray]) -> HostArray:
     """The partial result of one reduction; of a complex sum from its two parts."""
     if parts[0].size == LENGTH:
         limbs = carried(np.stack(parts))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends.base import Backend
 from distarray.backends.calls import nothing, prepared
 from distarray.regions import Box
@@ -21,8 +22,6 @@ from distarray.stencil.accumulators import joined
 from distarray.stencil.codegen import Code
 from distarray.stencil.expression import Program
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
-
-Array = np.ndarray[Any, Any]
 
 #: Prepared boxes that one launch keeps.
 _KEPT_BOXES = 4096
@@ -49,7 +48,7 @@ def bind_on_host(
     return evaluate.bind(program, arrays, geometry)
 
 
-def _rows_are_contiguous(memory: Array) -> bool:
+def _rows_are_contiguous(memory: HostArray) -> bool:
     return memory.ndim > 0 and (memory.shape[-1] <= 1 or memory.strides[-1] == memory.itemsize)
 
 
@@ -120,7 +119,7 @@ class NativeLaunch:
         for result, accumulator in zip(self._results, self._code.accumulators, strict=True):
             result[:] = accumulator.cleared()
 
-    def partials(self) -> list[Array]:
+    def partials(self) -> list[HostArray]:
         return joined(self._code.accumulators, self._results)
 
     def device_partials(self) -> list[Any]:

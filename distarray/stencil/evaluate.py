@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.complexmath import product, quotient
 from distarray.errors import StencilError
 from distarray.regions import Box
@@ -34,8 +35,6 @@ from distarray.stencil.expression import (
 )
 from distarray.stencil.launch import ArrayView, LaunchGeometry
 from distarray.stencil.partials import Partial
-
-Array = np.ndarray[Any, Any]
 
 #: The integer that a float becomes on its way to another, which then takes its low bits. This
 #: defines conversions out of range, for compiled kernels too: `astype` to uint32 gives other values
@@ -94,13 +93,13 @@ class NumpyLaunch:
         for partial in self._partials:
             partial.reset()
 
-    def partials(self) -> list[Array]:
+    def partials(self) -> list[HostArray]:
         return [partial.result() for partial in self._partials]
 
     def device_partials(self) -> list[Any]:
         return []
 
-    def _colour(self, box: Box, colour: int) -> Array | bool:
+    def _colour(self, box: Box, colour: int) -> HostArray | bool:
         """The points of a colour: those whose global indices have an even (0) or odd (1) sum."""
         if self.program.colours == 1:
             return True
@@ -132,13 +131,13 @@ class NumpyLaunch:
 
     # ---- positions
 
-    def _indices(self, box: Box, axis: int) -> Array:
+    def _indices(self, box: Box, axis: int) -> HostArray:
         """Global indices along an axis, shaped to broadcast over the box."""
         start = self.geometry.start[axis]
         numbers = np.arange(start + box.start[axis], start + box.stop[axis], dtype=np.int64)
         return numbers.reshape(-1, *(1,) * (box.ndim - axis - 1))
 
-    def _position(self, node: Expression, box: Box) -> Array:
+    def _position(self, node: Expression, box: Box) -> HostArray:
         if not isinstance(node, (Index, Coordinate, Spacing)):
             raise StencilError(f"Kernel {self.program.name} holds an unknown node, {node!r}.")
         indices = self._indices(box, node.axis)
@@ -156,7 +155,7 @@ class NumpyLaunch:
 
     # ---- memory
 
-    def _read(self, node: Read, box: Box) -> Array:
+    def _read(self, node: Read, box: Box) -> HostArray:
         """What a read sees at each point of the box (a copy, so that stores cannot change it)."""
         view = self.arrays[node.parameter]
         memory = view.memory[node.component]
@@ -178,7 +177,7 @@ class NumpyLaunch:
 
     def _places(
         self, node: Read, view: ArrayView, box: Box, position: int, axis: int
-    ) -> range | Array:
+    ) -> range | HostArray:
         """Memory indices that a read visits along one axis."""
         first, stop = box.start[axis], box.stop[axis]
         start, source_start = self.geometry.start[axis], view.start[position]
@@ -191,11 +190,11 @@ class NumpyLaunch:
         return range(first + moved, stop + moved)
 
 
-def _taken(memory: Array, places: Sequence[range | Array]) -> Array:
+def _taken(memory: HostArray, places: Sequence[range | HostArray]) -> HostArray:
     """A copy of the memory at some indices along each axis."""
     ranges = [place for place in places if isinstance(place, range)]
     if len(ranges) < len(places):
-        chosen: Array = memory[np.ix_(*map(np.asarray, places))]
+        chosen: HostArray = memory[np.ix_(*map(np.asarray, places))]
         return chosen
     return memory[tuple(slice(r.start, r.stop, r.step) for r in ranges)].copy()
 
@@ -215,7 +214,7 @@ def convert(value: Any, dtype: np.dtype[Any]) -> Any:
     return array.astype(dtype)[()]
 
 
-def _integers(values: Array, by: str) -> Array:
+def _integers(values: HostArray, by: str) -> HostArray:
     """Floats as int32, int64 or uint64; see `INTEGER_BY`."""
     if by != "uint64":
         return values.astype(by)

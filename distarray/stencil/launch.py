@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
+from distarray.arraylike import HostArray
 from distarray.geometry import AxisGeometry
 from distarray.regions import Box
 
@@ -81,7 +80,7 @@ class BoundLaunch(Protocol):
         """Set all partial results to the identity. Local."""
         ...
 
-    def partials(self) -> list[np.ndarray[Any, Any]]:
+    def partials(self) -> list[HostArray]:
         """The reductions over this rank's runs since the reset, one array each. Local.
 
         sum: one value (float64, complex128 or int64). min, max: value and NaN flag (float64, or

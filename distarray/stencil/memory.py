@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.errors import StencilError
 from distarray.stencil.expression import Program
 from distarray.stencil.frame import Table
 from distarray.stencil.launch import ArrayView, LaunchGeometry
-
-Array = np.ndarray[Any, Any]
 
 _SCALAR_FORMATS = {bool: "q8x", int: "q8x", float: "d8x", complex: "dd"}
 
@@ -87,8 +86,8 @@ def _reach(arrays: Sequence[ArrayView], axis: int, geometry: LaunchGeometry) -> 
 
 
 def _positions(
-    kind: str, indices: Array, axis: int, staggered: bool, geometry: LaunchGeometry
-) -> Array:
+    kind: str, indices: HostArray, axis: int, staggered: bool, geometry: LaunchGeometry
+) -> HostArray:
     if kind == "index":
         return indices % max(geometry.cells[axis], 1) if geometry.periodic[axis] else indices
     if geometry.axes is None:

@@ -8,10 +8,9 @@ import numpy as np
 
 from distarray import exact
 from distarray.accumulation import accumulator_of, identity
+from distarray.arraylike import HostArray
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Reduction
-
-Array = np.ndarray[Any, Any]
 
 
 class Partial:
@@ -35,7 +34,7 @@ class Partial:
         else:
             self._result = np.zeros(1, self.dtype)
 
-    def add(self, values: Array) -> None:
+    def add(self, values: HostArray) -> None:
         """Take in the values at the points of one run."""
         values = values.astype(self.dtype)
         with np.errstate(all="ignore"):
@@ -46,10 +45,10 @@ class Partial:
             else:
                 self._result += values.sum(dtype=self.dtype)
 
-    def result(self) -> Array:
+    def result(self) -> HostArray:
         return self._result.copy()
 
-    def _extend(self, values: Array) -> None:
+    def _extend(self, values: HostArray) -> None:
         choose = np.maximum if self.reduction.kind == "max" else np.minimum
         if self.dtype.kind == "f":
             missing = np.isnan(values)

@@ -16,8 +16,6 @@ from distarray.comm.base import (
 )
 from distarray.transports.base import Device, Transport
 
-HostValues = np.ndarray[Any, Any]
-
 
 class DeviceCommunicator:
     """The ranks of a communicator, with a transport for the data of a device.

@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
 
-import numpy as np
-
+from distarray.arraylike import HostArray
 from distarray.comm import nccl
 from distarray.comm.base import Communicator, PersistentExchange, Transfer
 from distarray.transports.base import Device, DeviceReduction, DeviceStream
@@ -175,5 +174,5 @@ class _Reduction:
         """The reduced array, for what the communication stream is given from now on."""
         return self._result
 
-    def result(self) -> np.ndarray[Any, Any]:
+    def result(self) -> HostArray:
         return self._backend.to_host(self.values)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends.base import Event, Graph, Stream
 from distarray.backends.driver import Access, Allocation, Extents, KernelText, Parameters
 from distarray.backends.simulated import races
@@ -42,7 +43,6 @@ from distarray.launcher import launched
 if TYPE_CHECKING:
     from distarray.backends.simulated.nccl import StandInBinding
 
-Array = np.ndarray[Any, Any]
 
 _drivers: weakref.WeakSet[SimulatedDriver] = weakref.WeakSet()
 
@@ -147,7 +147,7 @@ class SimulatedDriver:
         """None: what other libraries hold lies elsewhere. Local."""
         return None
 
-    def pinned(self, nbytes: int) -> Array:
+    def pinned(self, nbytes: int) -> HostArray:
         return self._memory.pinned(nbytes, self._schedule.lanes)
 
     def fill(self, access: Access, byte: int, stream: Stream, *, name: str = "fill") -> None:
@@ -155,7 +155,7 @@ class SimulatedDriver:
         function = partial(ctypes.memset, access.address, byte, _nbytes(access))
         _give(stream, Work(function, (access,), name))
 
-    def to_device(self, source: Array, target: Access, stream: Stream, *, pinned: bool) -> None:
+    def to_device(self, source: HostArray, target: Access, stream: Stream, *, pinned: bool) -> None:
         nbytes = _nbytes(target)
         if pinned:
             reads = self._pinned_access(source, write=False)
@@ -169,7 +169,7 @@ class SimulatedDriver:
         function = partial(ctypes.memmove, target.address, values, nbytes)
         _give(stream, Work(function, (target,), "copy to the device"))
 
-    def to_host(self, source: Access, target: Array, stream: Stream, *, pinned: bool) -> None:
+    def to_host(self, source: Access, target: HostArray, stream: Stream, *, pinned: bool) -> None:
         nbytes, name = _nbytes(source), "copy to the host"
         if pinned:
             writes = self._pinned_access(target, write=True)
@@ -189,7 +189,7 @@ class SimulatedDriver:
         )
         stream.synchronize()
 
-    def _pinned_access(self, values: Array, *, write: bool) -> Access:
+    def _pinned_access(self, values: HostArray, *, write: bool) -> Access:
         access = self._memory.access(values, write=write)
         if access is None or isinstance(access.allocation, SimulatedAllocation):
             raise BackendError(
@@ -284,7 +284,7 @@ class _Copy:
 
     __slots__ = ("_kept", "_nbytes", "_source", "_target")
 
-    def __init__(self, target: int, source: int, nbytes: int, kept: Array) -> None:
+    def __init__(self, target: int, source: int, nbytes: int, kept: HostArray) -> None:
         self._target, self._source, self._nbytes, self._kept = target, source, nbytes, kept
 
     def __call__(self) -> None:

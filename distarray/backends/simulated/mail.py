@@ -15,10 +15,9 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends.driver import Access
 from distarray.errors import CommunicationError
-
-Array = np.ndarray[Any, Any]
 
 #: Numbers before each message: how many came before it from that rank, the number of its elements,
 #: the place of their type, and whether a graph sent it.
@@ -161,7 +160,7 @@ def _kind(sends: Sequence[Message], receives: Sequence[Message]) -> Any:
 class _UnderWay:
     """A group whose messages have left."""
 
-    own: list[Array]
+    own: list[HostArray]
     envelopes: _Envelopes | None
     request: Request | None
     numbers: list[int]
@@ -215,7 +214,7 @@ class GroupWork:
         if found.envelopes is not None:
             self._mail.give_back(self._sends, self._others, found.envelopes)
 
-    def _received(self, found: _UnderWay) -> list[Array]:
+    def _received(self, found: _UnderWay) -> list[HostArray]:
         """The bytes of all receives of the group, in order."""
         if found.request is not None:
             found.request.wait()
@@ -230,13 +229,13 @@ class GroupWork:
         ]
 
 
-def _bytes(message: Message) -> Array:
+def _bytes(message: Message) -> HostArray:
     """A copy of what is sent."""
     address = cast("Access", message.access).address
     return np.frombuffer(ctypes.string_at(address, message.nbytes), np.uint8)
 
 
-def _opened(message: Message, buffer: Array, number: int, *, captured: bool) -> Array:
+def _opened(message: Message, buffer: HostArray, number: int, *, captured: bool) -> HostArray:
     """The contents of a message that is the one expected."""
     expected = [number, message.count, message.dtype.num]
     *found, sent_captured = buffer[:_HEADER].view(np.int64).tolist()

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends.driver import Access
 from distarray.backends.simulated.clocks import Clock
 from distarray.backends.simulated.overlap import Strided, overlap
@@ -30,8 +31,6 @@ _UNWRITTEN = bytes([UNSET]) * _GUARD
 _MOST_POOLED = 1 << 26
 #: Ranges of one stream in one piece of memory from which on those known to be done are dropped.
 _MANY = 64
-
-Array = np.ndarray[Any, Any]
 
 
 class Record(NamedTuple):
@@ -154,7 +153,7 @@ class PooledAllocation:
         self._pool = pool
 
     @property
-    def bytes(self) -> Array:
+    def bytes(self) -> HostArray:
         """The host's view of it; see `SimulatedAllocation`."""
         return self.memory.bytes
 
@@ -195,7 +194,7 @@ class Pool:
         self._nbytes = sum(memory.nbytes for kept in self._free.values() for memory in kept)
 
 
-def _aligned(raw: Array, nbytes: int, before: int = 0) -> tuple[Array, int]:
+def _aligned(raw: HostArray, nbytes: int, before: int = 0) -> tuple[HostArray, int]:
     address = raw.ctypes.data
     offset = before + -(address + before) % ALIGNMENT
     return raw[offset : offset + nbytes], address + offset
@@ -220,7 +219,7 @@ class AddressMap:
         self._found[held.address] = functools.partial(_memory_of, known)
         bisect.insort(self._starts, held.address)
 
-    def pinned(self, nbytes: int, lanes: int) -> Array:
+    def pinned(self, nbytes: int, lanes: int) -> HostArray:
         """Zeroed host memory, known for as long as somebody holds it or a view of it. Local."""
         owner = np.zeros(nbytes + ALIGNMENT, np.uint8)
         values, address = _aligned(owner, nbytes)
@@ -254,7 +253,7 @@ class AddressMap:
             return None
         return memory
 
-    def access(self, values: Array, *, write: bool) -> Access | None:
+    def access(self, values: HostArray, *, write: bool) -> Access | None:
         """The access to a host array if its memory is known. Local."""
         address = values.ctypes.data
         memory = self.find(address)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.regions import Box
 from distarray.stencil.cuda.codegen import CudaCode, CudaKernel
 from distarray.stencil.cuda.states import FAN
@@ -184,5 +185,5 @@ def _covering(extent: int, rows: int, shift: int) -> int:
     return -(-extent // (1 << shift)) * -(-rows // (THREADS >> shift))
 
 
-def _bytes(values: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _bytes(values: HostArray) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.frombuffer(values.tobytes(), np.uint8)
