@@ -514,7 +514,7 @@ class Grid(GridMarker):
         factor : int or sequence of int
         ranks : sequence of int, optional
             Process grid; it may have fewer ranks. With this grid's own (the default) the cuts
-            follow this grid's, so that kernels can read between both (factor 2).
+            follow this grid's, so that kernels can read between both, where factors are 1 or 2.
 
         Raises
         ------
@@ -604,11 +604,28 @@ class Grid(GridMarker):
             return 1
         return -1 if other._is_half_of(self) else None
 
+    def kept_axes(self, other: Grid) -> tuple[int, ...]:
+        """The axes along which this grid and another have the same cells, equally cut. Local."""
+        mine = zip(self.decomposition.axes, self.geometry, strict=True)
+        others = zip(other.decomposition.axes, other.geometry, strict=True)
+        return tuple(
+            axis
+            for axis, ((cuts, cells), (their_cuts, their_cells)) in enumerate(
+                zip(mine, others, strict=True)
+            )
+            if cuts == their_cuts and cells.same_as(their_cells)
+        )
+
     def _is_half_of(self, fine: Grid) -> bool:
-        cuts = tuple(axis.coarsen(2) for axis in fine.decomposition.axes)
-        return self.decomposition.axes == cuts and all(
-            axis.same_as(finer.coarsen(2))
-            for axis, finer in zip(self.geometry, fine.geometry, strict=True)
+        """Whether each of its axes has the cells of the other grid or joins two of them."""
+        kept = self.kept_axes(fine)
+        return self.decomposition.periodic == fine.decomposition.periodic and all(
+            axis in kept
+            or (
+                self.decomposition.axes[axis] == fine.decomposition.axes[axis].coarsen(2)
+                and self.geometry[axis].same_as(fine.geometry[axis].coarsen(2))
+            )
+            for axis in range(self.ndim)
         )
 
     def _lies_as(self, decomposition: Decomposition, geometry: tuple[AxisGeometry, ...]) -> bool:

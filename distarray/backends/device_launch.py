@@ -132,7 +132,8 @@ class DeviceLaunch:
             ranges = []
             for place, along in enumerate(axes):
                 reached = [offset[place] for offset in offsets]
-                first, stop, step = self._range(view, place, along, box, relation)
+                related = self._program.arrays[parameter].along(along, relation)
+                first, stop, step = self._range(view, place, along, box, related)
                 moved = max(reached) - min(reached)
                 step = step if moved == 0 else 1
                 ranges.append((first + min(reached), stop + max(reached), step))

@@ -216,12 +216,13 @@ def parameters(
                 f"{reference!r}, and {_difference(array, reference)}; use arrays of one grid, or "
                 "of grids related by coarsen()."
             )
+        kept = reference.grid.kept_axes(array.grid) if level and reference.grid is not None else ()
         if isinstance(array, Profile):
-            parameter = ArrayParameter(name, array.dtype, (), None, array.profile_axis, level)
+            parameter = ArrayParameter(name, array.dtype, (), None, array.profile_axis, level, kept)
         else:
             layout = array.layout
             parameter = ArrayParameter(
-                name, layout.dtype, layout.components, layout.staggered, None, level
+                name, layout.dtype, layout.components, layout.staggered, None, level, kept
             )
         found.append(parameter)
     return tuple(found)

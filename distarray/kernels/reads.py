@@ -12,7 +12,15 @@ from distarray.errors import StencilError
 from distarray.kernels.refresh import FieldReads
 from distarray.layout import Component, HaloReads, Layout, Offsets
 from distarray.stencil.analysis import reduced_over
-from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read, walk
+from distarray.stencil.expression import (
+    COARSE,
+    FINE,
+    ArrayParameter,
+    Expression,
+    Program,
+    Read,
+    walk,
+)
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -34,7 +42,7 @@ def field_reads(program: Program, number: int, arguments: Sequence[Any]) -> Fiel
         for read in walk(roots):
             if isinstance(read, Read) and read.parameter == number:
                 component = (*array.component_prefix, *read.component)
-                reached = tuple(_reached(read, array))
+                reached = tuple(_reached(read, program.arrays[number], array))
                 halo.setdefault(component, set()).update(reached)
                 layers.setdefault(component, set()).update(
                     tuple(map(add, offsets, more))
@@ -56,7 +64,7 @@ def _uses(program: Program) -> Iterator[tuple[int, tuple[Expression, ...]]]:
         yield reduced_over(program), tuple(reduction.value for reduction in program.reductions)
 
 
-def _reached(read: Read, array: DistArray) -> Iterator[Offsets]:
+def _reached(read: Read, parameter: ArrayParameter, array: DistArray) -> Iterator[Offsets]:
     """Offsets from this rank's own cells that a read reaches, on the array's grid.
 
     From a coarse cell, fine cell 2 i + 1 is owned unless a cut of the fine grid is odd; then the
@@ -65,9 +73,10 @@ def _reached(read: Read, array: DistArray) -> Iterator[Offsets]:
     choices: list[tuple[int, ...]] = []
     for axis, offset in enumerate(read.offsets):
         part = array.layout.decomposition.axes[axis]
-        if read.relation == FINE and offset > 0 and not part.cut_unevenly(2):
+        relation = parameter.along(axis, read.relation)
+        if relation == FINE and offset > 0 and not part.cut_unevenly(2):
             choices.append((offset - 1,))
-        elif read.relation == COARSE and part.finer_cut_unevenly(2):
+        elif relation == COARSE and part.finer_cut_unevenly(2):
             choices.append((offset - 1, offset))
         else:
             choices.append((offset,))

@@ -13,8 +13,8 @@ from distarray.errors import StencilError
 from distarray.layout import Component, Offsets
 from distarray.stencil.calls import ARITHMETIC, TRANSCENDENTAL, as_dtype
 from distarray.stencil.expression import (
-    COARSE,
     LEVELS,
+    ArrayParameter,
     Call,
     Expression,
     Program,
@@ -96,22 +96,19 @@ def reach(program: Program) -> list[Reach]:
     with the first half of a coarse cell: reads of related grids count as if all blocks did.
     """
     return [
-        _widths(program, relation, set().union(*per_component.values()), array.profile_axis)
-        for array, relation, per_component in zip(
-            program.arrays, relations(program), offsets(program), strict=True
-        )
+        _widths(program, array, set().union(*per_component.values()))
+        for array, per_component in zip(program.arrays, offsets(program), strict=True)
     ]
 
 
-def _widths(program: Program, relation: str, found: set[Offsets], profile: int | None) -> Reach:
-    low_more = 1 if relation == COARSE else 0
-    axes = range(program.ndim if profile is None else 1)
+def _widths(program: Program, array: ArrayParameter, found: set[Offsets]) -> Reach:
+    axes = range(program.ndim) if array.profile_axis is None else (array.profile_axis,)
     return tuple(
         (
-            max([0, *(low_more - offset[axis] for offset in found)]),
-            max([0, *(offset[axis] for offset in found)]),
+            max([0, *((array.level < 0 and axis not in array.kept) - o[place] for o in found)]),
+            max([0, *(o[place] for o in found)]),
         )
-        for axis in axes
+        for place, axis in enumerate(axes)
     )
 
 
@@ -125,14 +122,15 @@ def bytes_per_cell(program: Program) -> int | float:
     """Memory traffic per cell: each component once if read and once if written, in bytes.
 
     Cells beside it are taken to be in cache. Of a finer grid 2 ** ndim cells belong to one cell, of
-    a coarser one 1 / 2 ** ndim. Profiles and positions count nothing.
+    a coarser one 1 / 2 ** ndim, axes that both keep not counted. Profiles and positions count
+    nothing.
     """
     total = 0.0
     for array, used, outputs in zip(
         program.arrays, offsets(program), written(program), strict=True
     ):
         if array.profile_axis is None:
-            cells = 2.0 ** (array.level * program.ndim)
+            cells = 2.0 ** (array.level * (program.ndim - len(array.kept)))
             total += cells * array.dtype.itemsize * (len(used) + len(outputs))
     return int(total) if total.is_integer() else total
 

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from distarray.layout import Component
 from distarray.regions import Box
 from distarray.stencil.analysis import read_nodes
-from distarray.stencil.expression import COARSE, FINE, Expression, Program, Read
+from distarray.stencil.expression import (
+    COARSE,
+    FINE,
+    ArrayParameter,
+    Expression,
+    Program,
+    Read,
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ def computed_boxes(
     """
 
     def limited(boxes: Iterable[Box], roots: Sequence[Expression]) -> tuple[Box, ...]:
-        reads = read_nodes(roots)
+        reads = [(read, program.arrays[read.parameter]) for read in read_nodes(roots)]
         return tuple(_limit(box, reads, extents, start, without_messages) for box in boxes)
 
     reduced = [reduction.value for reduction in program.reductions]
@@ -67,32 +74,40 @@ def computed_boxes(
 
 
 def _limit(
-    box: Box, reads: Iterable[Read], extents: Extents, start: Sequence[int], without_messages: bool
+    box: Box,
+    reads: Iterable[tuple[Read, ArrayParameter]],
+    extents: Extents,
+    start: Sequence[int],
+    without_messages: bool,
 ) -> Box:
-    for read in reads:
+    for read, array in reads:
         extent = extents(read.parameter, read.component)
         source = extent.at_hand if without_messages else extent.available
-        box = _readable(box, read, source, extent.start, start)
+        for position, axis in enumerate(range(box.ndim) if read.axis is None else (read.axis,)):
+            low, high = _readable(
+                (array.along(axis, read.relation), read.offsets[position]),
+                (source.start[position], source.stop[position]),
+                extent.start[position],
+                start[axis],
+            )
+            box = box.with_axis(axis, max(box.start[axis], low), min(box.stop[axis], high))
     return box
 
 
 def _readable(
-    box: Box, read: Read, source: Box, source_start: Sequence[int], start: Sequence[int]
-) -> Box:
-    """The part of `box` (all of it along axes the read ignores) where `read` lies in `source`."""
-    axes = range(box.ndim) if read.axis is None else (read.axis,)
-    for position, axis in enumerate(axes):
-        offset, low, high = read.offsets[position], source.start[position], source.stop[position]
-        if read.relation == FINE:  # low <= 2 l + offset + shift < high
-            shift = 2 * start[axis] - source_start[position] + offset
-            low, high = -((shift - low) // 2), -((shift - high) // 2)
-        elif read.relation == COARSE:  # low <= (l + start) // 2 + offset - source_start < high
-            shift = source_start[position] - offset
-            low, high = 2 * (low + shift) - start[axis], 2 * (high + shift) - start[axis]
-        else:
-            low, high = low - offset, high - offset
-        box = box.with_axis(axis, max(box.start[axis], low), min(box.stop[axis], high))
-    return box
+    read: tuple[str, int], source: tuple[int, int], source_start: int, start: int
+) -> tuple[int, int]:
+    """The local indices along an axis at which a read, its relation and offset, lies in `source`,
+    whose local index 0 is the global index `source_start`.
+    """
+    (relation, offset), (low, high) = read, source
+    if relation == FINE:  # low <= 2 l + offset + shift < high
+        shift = 2 * start - source_start + offset
+        return -((shift - low) // 2), -((shift - high) // 2)
+    if relation == COARSE:  # low <= (l + start) // 2 + offset - source_start < high
+        shift = source_start - offset
+        return 2 * (low + shift) - start, 2 * (high + shift) - start
+    return low - offset, high - offset
 
 
 def common_core(boxes: Sequence[Sequence[Box]], ndim: int) -> Box:

@@ -182,10 +182,11 @@ class NumpyLaunch:
         first, stop = box.start[axis], box.stop[axis]
         start, source_start = self.geometry.start[axis], view.start[position]
         moved = view.origin[position] + node.offsets[position]
-        if node.relation == FINE:
+        relation = self.program.arrays[node.parameter].along(axis, node.relation)
+        if relation == FINE:
             moved += 2 * start - source_start
             return range(2 * first + moved, 2 * stop + moved - 1, 2)
-        if node.relation == COARSE:
+        if relation == COARSE:
             return np.arange(first + start, stop + start) // 2 + (moved - source_start)
         return range(first + moved, stop + moved)
 

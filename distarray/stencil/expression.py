@@ -168,7 +168,8 @@ class ArrayParameter:
     """What a kernel knows of an array when it is traced.
 
     `staggered` is None for a profile, whose one axis is `profile_axis`. `level` is the array's grid
-    relative to the kernel's iteration grid: 0, +1 for the next finer, -1 for the next coarser.
+    relative to the kernel's iteration grid: 0, +1 for the next finer, -1 for the next coarser;
+    along the axes `kept` both grids have the same cells all the same.
     """
 
     name: str
@@ -177,6 +178,11 @@ class ArrayParameter:
     staggered: tuple[bool, ...] | None
     profile_axis: int | None = None
     level: int = 0
+    kept: tuple[int, ...] = ()
+
+    def along(self, axis: int, relation: str) -> str:
+        """How the cells of the grid's axis relate to the kernel's in a read of this relation."""
+        return SAME if axis in self.kept else relation
 
 
 @dataclass(frozen=True)

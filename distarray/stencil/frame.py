@@ -155,14 +155,15 @@ class Frame:
             strides = self._strides[node.parameter][len(node.component) :]
             pairs = zip(node.offsets[:-1], strides, strict=True)
             moves = "".join(move(offset, stride) for offset, stride in pairs)
-        place = self._place(axis, node.relation) + moves + move(node.offsets[-1])
+        place = self._place(node.parameter, axis, node.relation) + moves + move(node.offsets[-1])
         element = f"{name}[{place}]"
         ends = (".re", ".im") if self.program.arrays[node.parameter].dtype.kind == "c" else ("",)
         return tuple(Text(element + end) for end in ends)
 
-    def _place(self, axis: int, relation: str) -> str:
+    def _place(self, parameter: int, axis: int, relation: str) -> str:
         """The index along one axis of the cell that a point refers to."""
         loop = self.loops[axis]
+        relation = self.program.arrays[parameter].along(axis, relation)
         if relation == FINE:
             return f"2 * {loop}"
         return f"(({loop} + start_{axis}) >> 1)" if relation == COARSE else loop
@@ -205,7 +206,7 @@ class Frame:
             if index:
                 yield stride if index == 1 else f"{index} * {stride}"
         for axis, stride in enumerate(strides[len(component) :]):
-            yield f"{self._place(axis, relation)} * {stride}"
+            yield f"{self._place(parameter, axis, relation)} * {stride}"
 
     def _element(self, parameter: int, component: tuple[int, ...] | None = None) -> str:
         """The type of an array's elements, const unless this component (or any) is written."""

@@ -27,13 +27,12 @@ def origin(program: Program, number: int, view: ArrayView, geometry: LaunchGeome
     """
     array = program.arrays[number]
     grid = view.memory.strides[len(array.components) :]
-    start = geometry.start if array.profile_axis is None else (geometry.start[array.profile_axis],)
-    if array.level > 0:
-        index = [o + 2 * s - t for o, s, t in zip(view.origin, start, view.start, strict=True)]
-    elif array.level < 0:
-        index = [o - t for o, t in zip(view.origin, view.start, strict=True)]
-    else:
-        index = list(view.origin)
+    axes = range(len(geometry.start)) if array.profile_axis is None else (array.profile_axis,)
+    index = list(view.origin)
+    for place, axis in enumerate(axes):
+        if array.level and axis not in array.kept:
+            start = 2 * geometry.start[axis] if array.level > 0 else 0
+            index[place] += start - view.start[place]
     return sum(i * int(stride) for i, stride in zip(index, grid, strict=True))
 
 

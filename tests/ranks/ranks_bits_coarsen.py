@@ -185,3 +185,35 @@ def test_kernels_on_fewer_ranks() -> None:
             same(new, expected)
             assert float(largest) == change.max()
             assert float(total) == math.fsum(change.ravel())
+
+
+@da.stencil(static=("axis",))
+def restrict_along(f: Any, c: Any, *, axis: int) -> None:
+    c[0, 0] = 0.5 * (f.fine.shift(axis, 0) + f.fine.shift(axis, 1))
+
+
+@da.stencil(static=("axis",))
+def prolong_along(c: Any, f: Any, *, axis: int) -> None:
+    f[0, 0] = f[0, 0] + c.coarse[0, 0] + 0.5 * c.coarse.shift(axis, 1)
+    f[0, 0] = f[0, 0] + 0.25 * c.coarse.shift(axis, -1)
+
+
+def test_transfers_along_one_axis() -> None:
+    """Grids coarsened along some axes only keep the cells of the others."""
+    start = random_values(*SHAPE)
+    for axis in (0, 1):
+        factor = (2, 1) if axis == 0 else (1, 2)
+        walls = {"xy"[axis]: da.Neumann(0.0)}
+        f = np.moveaxis(start, axis, 0)
+        f = np.concatenate((f, f[-1:]))  # the mirror image of the last cell
+        coarse = 0.5 * (f[0:-1:2] + f[1::2])
+        q = np.concatenate((coarse[:1], coarse, coarse[-1:]))
+        near = np.arange(len(f) - 1) // 2 + 1
+        fine = f[:-1] + q[near] + 0.5 * q[near + 1] + 0.25 * q[near - 1]
+        for grid in runs(SHAPE, halo=2, least=4):
+            c = grid.coarsen(factor).empty(boundary=walls)
+            u = put(grid, start, boundary=walls)
+            restrict_along(u, c, axis=axis)
+            same(c, np.moveaxis(coarse, 0, axis))
+            prolong_along(c, u, axis=axis)
+            same(u, np.moveaxis(fine, 0, axis))

@@ -131,7 +131,7 @@ class CudaFrame(Frame):
             if index:
                 terms.append(stride if index == 1 else f"{index} * {stride}")
         places = [
-            f"{self._place(axis, relation)} * {stride}" if stride else self._place(axis, relation)
+            self._place(parameter, axis, relation) + (f" * {stride}" if stride else "")
             for axis, stride in enumerate(self._axis_strides(parameter))
         ]
         return " + ".join([*terms, f"({' + '.join(places)})"])
