@@ -5,6 +5,7 @@ without a compiler, by NumPy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,28 @@ Boxes = Sequence[tuple[Box, int]]
 Run = Callable[[], None]
 
 
+@dataclass(frozen=True, eq=False)
+class BoundProgram:
+    """A program and what it meets on a device.
+
+    Attributes
+    ----------
+    backend : AcceleratorBackend
+    program : Program
+    arrays : tuple of ArrayView
+        Memory of the device, one for each array of the program.
+    geometry : LaunchGeometry
+    scalars : DeviceArray
+        The memory of the program's scalars.
+    """
+
+    backend: AcceleratorBackend
+    program: Program
+    arrays: tuple[ArrayView, ...]
+    geometry: LaunchGeometry
+    scalars: DeviceArray
+
+
 class Executor:
     """What both have: memory of the scalars and of the results of reductions.
 
@@ -41,9 +64,10 @@ class Executor:
         One for each accumulator, one after another in words of 8 bytes.
     """
 
-    def __init__(self, backend: AcceleratorBackend, program: Program, scalars: DeviceArray) -> None:
-        self._backend, self._program, self._scalars = backend, program, scalars
-        self._accumulators = accumulators.of_program(program)
+    def __init__(self, bound: BoundProgram) -> None:
+        self._backend = backend = bound.backend
+        self._program, self._scalars = bound.program, bound.scalars
+        self._accumulators = accumulators.of_program(bound.program)
         starts = [accumulator.cleared() for accumulator in self._accumulators]
         self.results: list[DeviceArray] = []
         self._clear: Run | None = None
@@ -58,6 +82,7 @@ class Executor:
             self._clear()
 
     def reset_reductions(self) -> None:
+        """See `launch.BoundLaunch`. Local; work of the compute stream."""
         if self._clear is not None:
             self._clear()
 
@@ -65,39 +90,33 @@ class Executor:
 class Kernels(Executor):
     """By generated CUDA text."""
 
-    def __init__(
-        self,
-        backend: AcceleratorBackend,
-        program: Program,
-        arrays: Sequence[ArrayView],
-        geometry: LaunchGeometry,
-        scalars: DeviceArray,
-    ) -> None:
-        super().__init__(backend, program, scalars)
+    def __init__(self, bound: BoundProgram) -> None:
+        super().__init__(bound)
+        backend, program, arrays = bound.backend, bound.program, bound.arrays
         strided = any(map(_has_steps, arrays))
-        self._geometry = geometry
+        self._geometry = bound.geometry
         self._code = cuda.generate(
             program,
             aliased=_aliased(program, arrays),
             wide=packing.wide([(v.memory.shape, strides([v], last=True)) for v in arrays]),
             strided=strided,
         )
-        tables = [TableValues(table, arrays, geometry) for table in self._code.tables]
+        tables = [TableValues(table, arrays, bound.geometry) for table in self._code.tables]
         uploaded = [backend.asarray(table.values) for table in tables]
         layout = np.array(strides(arrays, last=strided) or [0], np.int64)
         self._values = [
             *(
-                _pointer(view.memory.address + origin(program, number, view, geometry))
+                _pointer(view.memory.address + origin(program, number, view, bound.geometry))
                 for number, view in enumerate(arrays)
             ),
             *(
                 _pointer(memory.address + table.origin)
                 for memory, table in zip(uploaded, tables, strict=True)
             ),
-            _pointer(scalars.address),
+            _pointer(bound.scalars.address),
             layout,
         ]
-        self._read = [memory.access(False) for memory in (*uploaded, scalars)]
+        self._read = [memory.access(False) for memory in (*uploaded, bound.scalars)]
         self._scratch = backend.empty((0,), np.int64)
 
     def prepared(self, boxes: Boxes, colour: int, accesses: Sequence[Access]) -> Run:
@@ -173,19 +192,13 @@ def _aliased(program: Program, arrays: Sequence[ArrayView]) -> bool:
 class Calls(Executor):
     """By the reference executor."""
 
-    def __init__(
-        self,
-        backend: AcceleratorBackend,
-        program: Program,
-        arrays: Sequence[ArrayView],
-        geometry: LaunchGeometry,
-        scalars: DeviceArray,
-    ) -> None:
-        super().__init__(backend, program, scalars)
-        shadows = [ArrayView(view.memory.shadow, view.origin, view.start) for view in arrays]
-        self._launch = evaluate.bind(program, shadows, geometry)
+    def __init__(self, bound: BoundProgram) -> None:
+        super().__init__(bound)
+        shadows = [ArrayView(view.memory.shadow, view.origin, view.start) for view in bound.arrays]
+        self._launch = evaluate.bind(bound.program, shadows, bound.geometry)
 
     def prepared(self, boxes: Boxes, colour: int, accesses: Sequence[Access]) -> Run:
+        """As `Kernels.prepared`. Local."""
         touched = [*accesses, self._scalars.access(False)]
         if self.results:
             touched.append(self._words.access(True))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from distarray.arraylike import HostArray
 from distarray.backends.calls import nothing
 from distarray.backends.device_array import DeviceArray
-from distarray.backends.device_executors import Boxes, Calls, Kernels, Run
+from distarray.backends.device_executors import BoundProgram, Boxes, Calls, Kernels, Run
 from distarray.backends.device_scalars import LaunchScalars
 from distarray.backends.driver import Access
 from distarray.regions import Box
@@ -35,33 +35,30 @@ def bind(
     geometry: LaunchGeometry,
 ) -> BoundLaunch:
     """The program on these arrays; see `launch.BoundLaunch`. Local."""
-    return DeviceLaunch(backend, program, arrays, geometry)
+    scalars = LaunchScalars(backend, program)
+    bound = BoundProgram(backend, program, tuple(arrays), geometry, scalars.memory)
+    return DeviceLaunch(bound, scalars)
 
 
 class DeviceLaunch:
-    """A `BoundLaunch` on a device."""
+    """A `BoundLaunch` on a device. All methods are Local; `partials` alone waits for the device."""
 
-    def __init__(
-        self,
-        backend: AcceleratorBackend,
-        program: Program,
-        arrays: Sequence[ArrayView],
-        geometry: LaunchGeometry,
-    ) -> None:
-        self._program, self._geometry = program, geometry
-        self._views = tuple(arrays)
-        self._scalars = LaunchScalars(backend, program)
-        make = Kernels if backend.driver.compiles else Calls
-        self._executor = make(backend, program, self._views, geometry, self._scalars.memory)
+    def __init__(self, bound: BoundProgram, scalars: LaunchScalars) -> None:
+        self._program, self._views = bound.program, bound.arrays
+        self._geometry, self._scalars = bound.geometry, scalars
+        make = Kernels if bound.backend.driver.compiles else Calls
+        self._executor = make(bound)
         self._kept: dict[tuple[int, int], Run] = {}
         self._boxes: list[Any] = []  # kept alive, since runs are found by their identity
         self._single: dict[tuple[Box, int], Boxes] = {}
 
     def set_scalars(self, values: Sequence[Any]) -> None:
+        """See `launch.BoundLaunch`. Local."""
         if values:
             self._scalars.set(values)
 
     def run(self, box: Box, mask: int = -1, colour: int = 0) -> None:
+        """See `launch.BoundLaunch`. Local."""
         boxes = self._single.get((box, mask))
         if boxes is None:
             boxes = self._single[box, mask] = ((box, mask),)
@@ -88,13 +85,16 @@ class DeviceLaunch:
         return self._executor.prepared(filled, colour, accesses)
 
     def reset_reductions(self) -> None:
+        """See `launch.BoundLaunch`. Local."""
         self._executor.reset_reductions()
 
     def partials(self) -> list[HostArray]:
+        """See `launch.BoundLaunch`. Local; waits for the runs."""
         held = [result.get() for result in self._executor.results]
         return accumulators.joined(accumulators.of_program(self._program), held)
 
     def device_partials(self) -> list[DeviceArray]:
+        """See `launch.BoundLaunch`. Local."""
         return self._executor.results
 
     # ---- what a run touches
