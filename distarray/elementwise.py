@@ -35,7 +35,15 @@ _UFUNC_OPTIONS = {"dtype", "casting", "order", "subok"}
 def call_ufunc(
     array: DistArray, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]
 ) -> Any:
-    """`__array_ufunc__` of arrays. Collective where `out` is given, else Local."""
+    """`__array_ufunc__` of arrays. Collective where `out` is given, else Local.
+
+    Raises
+    ------
+    UnsupportedError
+        Another method than a call, `where`, or an option that arrays do not take.
+    ArrayError
+        Operands that do not lie alike or do not broadcast, or values that NumPy refuses.
+    """
     outputs = options.pop("out", ())
     where = options.pop("where", True)
     if method != "__call__" or ufunc.signature is not None:
@@ -59,7 +67,7 @@ def call_ufunc(
 
 
 def map_array(function: Callable[..., Any], *operands: Any, **options: Any) -> DistArray:
-    """As `map_values`, for a function that gives one array."""
+    """As `map_values`, for a function that gives one array. Local."""
     result: DistArray = map_values(function, *operands, **options)
     return result
 
@@ -203,7 +211,7 @@ def _sample(value: Any) -> Any:
 
 
 def require_array(value: Any, caller: str) -> None:
-    """Refuse what is no DistArray."""
+    """Refuse what is no DistArray. Local."""
     if not is_array(value):
         raise ArrayError(
             f"{caller} takes distributed arrays, got {shown(value)}; make one with "
@@ -273,7 +281,7 @@ def _components(array: DistArray, values: Sequence[Any]) -> tuple[int, ...]:
 
 def same_placement(array: DistArray, other: DistArray) -> bool:
     """Whether owned values of both arrays lie on the same points of one device; components may
-    differ.
+    differ. Local.
     """
     a, b = array.layout, other.layout
     if a is b:  # arrays of different devices share no layout
@@ -291,7 +299,7 @@ def same_placement(array: DistArray, other: DistArray) -> bool:
 
 def require_same_placement(array: DistArray, other: DistArray) -> None:
     """Refuse an array that is not spread as `array` is: other points, location, cuts or
-    communicator.
+    communicator. Local.
     """
     if same_placement(array, other):
         return
@@ -315,7 +323,7 @@ def require_same_placement(array: DistArray, other: DistArray) -> None:
 
 
 def require_same_device(array: DistArray | Profile, other: DistArray | Profile | Grid) -> None:
-    """Refuse what lies on another device: nothing moves between devices silently."""
+    """Refuse what lies on another device: nothing moves between devices silently. Local."""
     if array.device != other.device:
         raise ArrayError(
             f"{array!r} and {other!r} live on different devices; move one of them, as by "
@@ -324,7 +332,7 @@ def require_same_device(array: DistArray | Profile, other: DistArray | Profile |
 
 
 def multiply(x: Any, y: Any, **options: Any) -> Any:
-    """NumPy's multiply, complex products by their real expansion."""
+    """NumPy's multiply of values of the host, complex products by their real expansion. Local."""
     dtype = _complex_type(np.multiply, options, x, y)
     if dtype is None:
         return np.multiply(x, y, **options)
@@ -332,7 +340,7 @@ def multiply(x: Any, y: Any, **options: Any) -> Any:
 
 
 def divide(x: Any, y: Any, **options: Any) -> Any:
-    """NumPy's true_divide, complex quotients by their real expansion."""
+    """NumPy's true_divide, complex quotients by their real expansion. Local."""
     dtype = _complex_type(np.true_divide, options, x, y)
     if dtype is None:
         return np.true_divide(x, y, **options)
@@ -340,12 +348,12 @@ def divide(x: Any, y: Any, **options: Any) -> Any:
 
 
 def square(x: Any, **options: Any) -> Any:
-    """NumPy's square, complex squares by their real expansion."""
+    """NumPy's square, complex squares by their real expansion. Local."""
     return multiply(x, x, **options) if np.result_type(x).kind == "c" else np.square(x, **options)
 
 
 def reciprocal(x: Any, **options: Any) -> Any:
-    """NumPy's reciprocal, complex ones by their real expansion."""
+    """NumPy's reciprocal, complex ones by their real expansion. Local."""
     return divide(1, x, **options) if np.result_type(x).kind == "c" else np.reciprocal(x, **options)
 
 

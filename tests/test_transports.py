@@ -15,7 +15,7 @@ from distarray.comm.base import PackedTransfers
 from distarray.errors import CommunicationError
 from distarray.halo.buffers import ALIGNMENT, packed_transfers
 from distarray.transports import detection
-from distarray.transports.detection import Answer, probed, said_of_device_memory
+from distarray.transports.detection import MpiSupport, probed, said_of_device_memory
 from tests.harness import ROOT, clean_environment, run_serial
 
 # ---- NCCL
@@ -203,33 +203,33 @@ QUERY = "MPIX_Query_cuda_support"
 @pytest.mark.parametrize(
     ("library", "environment", "expected"),
     [
-        (None, {}, Answer(False, "the ranks do not talk by MPI")),
+        (None, {}, MpiSupport(False, "the ranks do not talk by MPI")),
         (Library(), {}, None),
         (Library("system,mpi"), {}, None),
         (
             Library("system,mpi,cuda:device", (False, QUERY)),
             {},
-            Answer(True, "MPI says mpi_memory_alloc_kinds=system,mpi,cuda:device"),
+            MpiSupport(True, "MPI says mpi_memory_alloc_kinds=system,mpi,cuda:device"),
         ),
         (
             Library("mpi,system", (True, QUERY)),
             {},
-            Answer(True, f"MPI says that it takes device memory ({QUERY})"),
+            MpiSupport(True, f"MPI says that it takes device memory ({QUERY})"),
         ),
         (
             Library(None, (False, QUERY)),
             {"MV2_USE_CUDA": "1"},
-            Answer(False, f"MPI does not say that it takes device memory ({QUERY})"),
+            MpiSupport(False, f"MPI does not say that it takes device memory ({QUERY})"),
         ),
         (
             Library(),
             {"MPICH_GPU_SUPPORT_ENABLED": "1"},
-            Answer(True, "MPICH_GPU_SUPPORT_ENABLED=1 lets MPI take device memory"),
+            MpiSupport(True, "MPICH_GPU_SUPPORT_ENABLED=1 lets MPI take device memory"),
         ),
         (
             Library("cuda", (True, QUERY)),
             {"OMPI_MCA_opal_cuda_support": "false"},
-            Answer(False, "OMPI_MCA_opal_cuda_support=false keeps MPI from device memory"),
+            MpiSupport(False, "OMPI_MCA_opal_cuda_support=false keeps MPI from device memory"),
         ),
         (Library(), {"MV2_USE_CUDA": ""}, None),
     ],
@@ -280,19 +280,19 @@ def test_the_library_of_a_wheel_says_that_it_takes_no_device_memory():
 
 
 def test_a_probe_sends_device_memory_in_a_child():
-    assert probed("simulated") == Answer(True, "a message of device memory arrived in a probe")
+    assert probed("simulated") == MpiSupport(True, "a message of device memory arrived in a probe")
 
 
 def test_a_probe_that_crashes_is_a_no(monkeypatch):
     crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     code = _run_instead(monkeypatch, crash)
-    assert probed("cuda") == Answer(
+    assert probed("cuda") == MpiSupport(
         False, f"a message of device memory did not arrive in a probe (code {code})"
     )
 
 
 def test_a_probe_that_cannot_be_made_says_nothing(monkeypatch):
-    silent = Answer(False, "MPI does not say that it takes device memory, and no probe ran")
+    silent = MpiSupport(False, "MPI does not say that it takes device memory, and no probe ran")
     _run_instead(monkeypatch, f"raise SystemExit({detection.NOT_TRIED})")
     assert probed("cuda") == silent
     monkeypatch.setattr(detection, "PROBE_SECONDS", 0.1)

@@ -235,7 +235,7 @@ def reduced_as(
     dtype: np.dtype[np.generic], op: str
 ) -> tuple[np.dtype[np.generic], int, str] | None:
     """How the library reduces an element type: its own type, how many of it make up one element,
-    and its operation; None where it cannot.
+    and its operation; None where it cannot. Local.
 
     The sum of bool is their "or", the product their "and".
     """
@@ -262,7 +262,13 @@ class Collectives:
     def all_reduce(
         self, send: int, recv: int, count: int, dtype: np.dtype[np.generic], op: str, stream: int
     ) -> None:
-        """Reduce `count` elements of each rank, elementwise. Collective."""
+        """Reduce `count` elements of each rank, elementwise. Collective.
+
+        Raises
+        ------
+        CommunicationError
+            The library cannot reduce the element type by this operation.
+        """
         kind, count, op = _reduced(dtype, count, op)
         for (source, length), (target, _) in zip(
             _parts(send, count, kind.itemsize, self._limit),

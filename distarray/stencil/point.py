@@ -4,6 +4,7 @@ Pure.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from distarray.stencil import printing
@@ -15,7 +16,7 @@ from distarray.stencil.printing import Text
 from distarray.stencil.writing import Lines
 
 
-class Point:
+class Point(ABC):
     """The lines for one point; `flat` if no assignment is to stand outside the innermost loop."""
 
     def __init__(
@@ -125,6 +126,6 @@ class Point:
             lines += self.collect(place, value, masked=masked)
         return lines
 
+    @abstractmethod
     def collect(self, number: int, value: Text, *, masked: bool) -> list[str]:
         """Let the value of a reduction enter an accumulator; the languages differ in this."""
-        raise NotImplementedError

@@ -8,6 +8,7 @@ the unpacking of the exchange before.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,7 +80,7 @@ class DeferredExchange:
         self._request: Request | None = None
 
     def start(self) -> Request:
-        """Let the communication stream bring what is packed to the host, and note that it has."""
+        """Let the communication stream bring what is packed to the host, and mark that. Local."""
         communication = self._backend.communication
         for source, target in self._memory.to_host:
             self._backend.begin_to_host(source, target, communication)
@@ -89,7 +90,7 @@ class DeferredExchange:
         return self
 
     def send_packed(self) -> Request:
-        """Wait for the packing and hand the messages to MPI."""
+        """Wait for the packing and hand the messages to MPI. Local."""
         self._packed.synchronize()
         self._order.remove(self)
         for memory in self._memory.sent:
@@ -100,6 +101,7 @@ class DeferredExchange:
         return self._request
 
     def test(self) -> bool:
+        """See `comm.base.Request`. Local."""
         if self._request is None:
             if self._packed.done():
                 self.send_packed()
@@ -107,6 +109,7 @@ class DeferredExchange:
         return self._request.test()
 
     def wait(self) -> None:
+        """See `comm.base.Request`; the communication stream then has what arrived. Local."""
         (self._request or self.send_packed()).wait()
         # Again: what streams were given for this memory in the meantime raced with MPI.
         for memory in self._memory.sent:
@@ -117,7 +120,7 @@ class DeferredExchange:
             self._backend.begin_to_device(source, target, self._backend.communication)
 
 
-class DeferredTransport(HostCollectives):
+class DeferredTransport(HostCollectives, ABC):
     """A `Transport` whose exchanges MPI carries out; `_prepared` says by which memory."""
 
     on_streams = False
@@ -133,8 +136,8 @@ class DeferredTransport(HostCollectives):
         messages = self._base.prepare_exchange(sent, received)
         return DeferredExchange(self._backend, messages, memory, self._order)
 
+    @abstractmethod
     def _prepared(
         self, sends: Sequence[Transfer], receives: Sequence[Transfer]
     ) -> tuple[MessageMemories, Sequence[Transfer], Sequence[Transfer]]:
         """The memory of the messages, and what MPI is to send and receive. Local."""
-        raise NotImplementedError

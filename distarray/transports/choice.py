@@ -22,7 +22,7 @@ from distarray.progress import tell_once
 from distarray.transports.base import Device, Transport
 from distarray.transports.communicator import DeviceCommunicator
 from distarray.transports.connection import connect_nccl
-from distarray.transports.detection import Answer, probed, said_of_device_memory
+from distarray.transports.detection import MpiSupport, probed, said_of_device_memory
 from distarray.transports.device import DeviceTransport
 from distarray.transports.host import HostTransport
 from distarray.transports.staged import StagedTransport
@@ -208,16 +208,16 @@ def _with(base: Communicator, backend: Device, transport: str) -> DeviceCommunic
     return found
 
 
-def _mpi_takes_device_memory(base: Communicator, backend: Device) -> Answer:
+def _mpi_takes_device_memory(base: Communicator, backend: Device) -> MpiSupport:
     """Whether MPI takes it on all ranks. Collective; one small message if they are told alike."""
     said = said_of_device_memory(loaded_mpi(), os.environ)
-    known: list[Answer | None] = [said] if alike(base, repr(said)) else base.allgather(said)
+    known: list[MpiSupport | None] = [said] if alike(base, repr(said)) else base.allgather(said)
     refusing = [answer for answer in known if answer is not None and not answer.works]
     certain = refusing or [answer for answer in known if answer is not None]
     if refusing or None not in known:
         return certain[0]
-    tried: Answer = base.bcast(probed(backend.name) if base.rank == 0 else None)
-    return Answer(tried.works, f"{tried.reason} (by rank 0 on its own node)")
+    tried: MpiSupport = base.bcast(probed(backend.name) if base.rank == 0 else None)
+    return MpiSupport(tried.works, f"{tried.reason} (by rank 0 on its own node)")
 
 
 def _tell_once(base: Communicator, text: str) -> None:

@@ -39,7 +39,7 @@ ARRIVED, DID_NOT_ARRIVE, NOT_TRIED = 0, 10, 11
 
 
 @dataclass(frozen=True)
-class Answer:
+class MpiSupport:
     """Whether MPI takes device memory, and what says so."""
 
     works: bool
@@ -60,26 +60,28 @@ class Library(Protocol):
         ...
 
 
-def said_of_device_memory(library: Library | None, environment: Mapping[str, str]) -> Answer | None:
+def said_of_device_memory(
+    library: Library | None, environment: Mapping[str, str]
+) -> MpiSupport | None:
     """What library and settings say; None if they are silent, so that it must be tried. Local.
 
     `library` is None for ranks that do not talk by MPI.
     """
     if library is None:
-        return Answer(False, "the ranks do not talk by MPI")
+        return MpiSupport(False, "the ranks do not talk by MPI")
     on, off = _switches(environment)
     if off:
-        return Answer(False, f"{off[0]}={environment[off[0]]} keeps MPI from device memory")
+        return MpiSupport(False, f"{off[0]}={environment[off[0]]} keeps MPI from device memory")
     kinds = library.memory_kinds()
     if kinds is not None and any(kind.split(":")[0] == "cuda" for kind in kinds.split(",")):
-        return Answer(True, f"MPI says mpi_memory_alloc_kinds={kinds}")
+        return MpiSupport(True, f"MPI says mpi_memory_alloc_kinds={kinds}")
     found = library.cuda_support()
     if found is not None:
         works, name = found
         verb = "says" if works else "does not say"
-        return Answer(works, f"MPI {verb} that it takes device memory ({name})")
+        return MpiSupport(works, f"MPI {verb} that it takes device memory ({name})")
     if on:
-        return Answer(True, f"{on[0]}={environment[on[0]]} lets MPI take device memory")
+        return MpiSupport(True, f"{on[0]}={environment[on[0]]} lets MPI take device memory")
     return None
 
 
@@ -92,7 +94,7 @@ def _switches(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
     )
 
 
-def probed(device: str) -> Answer:
+def probed(device: str) -> MpiSupport:
     """What a message of device memory in a child process shows, which may crash. Local."""
     import subprocess  # only those that must try pay for loading it
 
@@ -108,7 +110,7 @@ def probed(device: str) -> Answer:
     except (OSError, subprocess.TimeoutExpired):
         code = None
     if code == ARRIVED:
-        return Answer(True, "a message of device memory arrived in a probe")
+        return MpiSupport(True, "a message of device memory arrived in a probe")
     if code in (None, NOT_TRIED):
-        return Answer(False, "MPI does not say that it takes device memory, and no probe ran")
-    return Answer(False, f"a message of device memory did not arrive in a probe (code {code})")
+        return MpiSupport(False, "MPI does not say that it takes device memory, and no probe ran")
+    return MpiSupport(False, f"a message of device memory did not arrive in a probe (code {code})")

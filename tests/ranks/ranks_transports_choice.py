@@ -19,7 +19,7 @@ from distarray.errors import BackendError, CommunicationError
 from distarray.transports import choice, connection
 from distarray.transports.choice import on_device, place
 from distarray.transports.connection import connect_nccl
-from distarray.transports.detection import Answer
+from distarray.transports.detection import MpiSupport
 from tests.ranks.common import refused
 
 RANKS = (1, 2, 3)
@@ -311,7 +311,7 @@ def test_a_gpu_takes_the_first_transport_that_works():
     if SIZE == 1:
         return
     working = with_binding(lambda binding: binding)
-    yes, no = Answer(True, "MPI says yes"), Answer(False, "MPI says no")
+    yes, no = MpiSupport(True, "MPI says yes"), MpiSupport(False, "MPI says no")
     assert chosen(working, no) == ("nccl", ["distarray: transport nccl: NCCL connects all ranks"])
     broken = Like(working, nccl_binding=raising(BackendError("no library")))
     without = "NCCL cannot be used on rank 0: no library"
@@ -319,7 +319,7 @@ def test_a_gpu_takes_the_first_transport_that_works():
     assert chosen(broken, yes) == ("device", [told])
     told = f"distarray: transport staged: MPI says no; {without}"
     assert chosen(broken, yes if RANK == 0 else no) == ("staged", [told])
-    with changed(choice, probed=lambda _: Answer(True, "a probe" if RANK == 0 else "another")):
+    with changed(choice, probed=lambda _: MpiSupport(True, "a probe" if RANK == 0 else "another")):
         told = f"distarray: transport device: a probe (by rank 0 on its own node); {without}"
         assert chosen(broken, None if RANK == 1 else yes) == ("device", [told])
 

@@ -31,7 +31,7 @@ Action = Callable[[Streams, dict[int, Clock]], None]
 
 
 class Capture:
-    """Work being kept.
+    """Work being kept. All methods are Local.
 
     Parameters
     ----------
@@ -48,21 +48,30 @@ class Capture:
         self._marks: dict[SimulatedEvent, tuple[int, Clock]] = {}
 
     def has(self, stream: SimulatedStream) -> bool:
-        """Whether a stream takes part."""
+        """Whether a stream takes part. Local."""
         return stream in self._clocks
 
     def give(self, stream: SimulatedStream, work: Work) -> None:
+        """Keep work of a stream that takes part. Local."""
         clock = self._clocks[stream]
         self._clocks[stream] = with_count(clock, stream.lane, clock[stream.lane] + 1)
         self.actions.append(partial(_give, stream, replace(work, captured=True)))
 
     def record(self, stream: SimulatedStream, event: SimulatedEvent) -> None:
+        """Let an event stand, within the graph, for the work that a stream has so far. Local."""
         number = len(self.actions)
         self._marks[event] = (number, self._clocks[stream])
         event.captured = self
         self.actions.append(partial(_record, stream, number))
 
     def wait(self, stream: SimulatedStream, event: SimulatedEvent) -> None:
+        """Let a stream wait for an event, and take part from now on. Local.
+
+        Raises
+        ------
+        BackendError
+            The event was recorded outside the graph.
+        """
         if event.captured is None and event.clock is None:
             return
         if event.captured is not self:
@@ -75,14 +84,20 @@ class Capture:
         self.actions.append(partial(_wait, stream, number))
 
     def refusal(self, what: str) -> BackendError:
-        """The error for what needs results of work that is only kept."""
+        """The error for what needs results of work that is only kept. Local."""
         return BackendError(
             f"The host cannot {what} while work is captured, since none of it runs; do it before "
             "or after the capture."
         )
 
     def finished(self, schedule: Schedule) -> SimulatedGraph:
-        """The graph, once all of it comes before the end of the origin's work."""
+        """The graph, once all of it comes before the end of the origin's work. Local.
+
+        Raises
+        ------
+        BackendError
+            A stream has work that the origin does not wait for.
+        """
         end = self._clocks[self.origin]
         for stream, clock in self._clocks.items():
             if clock[stream.lane] > end[stream.lane]:
@@ -110,7 +125,7 @@ def _wait(stream: SimulatedStream, number: int, streams: Streams, marks: dict[in
 
 
 class SimulatedGraph:
-    """Kept work."""
+    """Kept work, that can be given any number of times. Local."""
 
     def __init__(
         self, schedule: Schedule, origin: SimulatedStream, actions: Sequence[Action]

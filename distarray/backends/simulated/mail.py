@@ -95,6 +95,7 @@ class Group:
     failed: bool = False
 
     def accesses(self) -> list[Access]:
+        """What the calls read and write. Local."""
         messages = [m.access for m in (*self.sends, *self.receives) if m.access is not None]
         return [*messages, *(reduction.target for reduction in self.reductions)]
 
@@ -112,7 +113,8 @@ class _Envelopes:
 
 
 class Mail:
-    """The messages of one rank.
+    """The messages of one rank. All methods are Local: what a message needs of others, its work
+    waits for.
 
     Attributes
     ----------
@@ -129,25 +131,29 @@ class Mail:
         self._received: Counter[int] = Counter()
 
     def group(self, group: Group) -> GroupWork:
+        """A group as work of a stream. Local."""
         return GroupWork(self, group)
 
     def envelopes(self, sends: Sequence[Message], receives: Sequence[Message]) -> _Envelopes:
-        """Memory and an exchange that are not in use."""
+        """Memory and an exchange that are not in use. Local."""
         free = self._free.get(_kind(sends, receives))
         return free.pop() if free else _Envelopes(sends, receives, self._ranks)
 
     def give_back(
         self, sends: Sequence[Message], receives: Sequence[Message], used: _Envelopes
     ) -> None:
+        """Take back what `envelopes` gave. Local."""
         if len(self._free) >= _KINDS:
             self._free.clear()
         self._free[_kind(sends, receives)].append(used)
 
     def number_sent(self, peer: int) -> int:
+        """The number of the next message to a rank. Local."""
         self._sent[peer] += 1
         return self._sent[peer]
 
     def number_received(self, peer: int) -> int:
+        """The number of the next message from a rank. Local."""
         self._received[peer] += 1
         return self._received[peer]
 
@@ -180,7 +186,7 @@ class GroupWork:
         self._under_way: deque[_UnderWay] = deque()
 
     def post(self, captured: bool) -> None:
-        """Send everything, from a graph or not. Local."""
+        """Send everything, from a graph (`captured`) or not. Local."""
         mail = self._mail
         mail.under_way += 1
         own = [_bytes(message) for message in self._own]
@@ -197,7 +203,13 @@ class GroupWork:
         self._under_way.append(_UnderWay(own, envelopes, request, numbers, captured))
 
     def deliver(self) -> None:
-        """Wait for what was sent here and put it where it belongs. Local."""
+        """Wait for what was sent here and put it where it belongs. Collective over those concerned.
+
+        Raises
+        ------
+        CommunicationError
+            What arrived is not what is received here.
+        """
         found = self._under_way.popleft()
         self._mail.under_way -= 1
         received = self._received(found)

@@ -38,7 +38,7 @@ _IDENTITY_BYTES = 128
 
 
 class StandInBinding:
-    """The library, as one process sees it; see `comm.nccl.Binding`."""
+    """The library, as one process sees it; its methods are documented at `comm.nccl.Binding`."""
 
     def __init__(self, driver: SimulatedDriver) -> None:
         self._driver = driver
@@ -81,7 +81,9 @@ class StandInBinding:
 
 
 class StandInRanks:
-    """One rank of a connected group; see `comm.nccl.NcclRanks`."""
+    """One rank of a connected group. Its methods are documented, and Collective or Local, as those
+    of `comm.nccl.NcclRanks`; all give their work and return.
+    """
 
     def __init__(self, driver: SimulatedDriver, size: int, rank: int, communicator: Ranks) -> None:
         self._driver = driver

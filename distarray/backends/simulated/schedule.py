@@ -103,7 +103,7 @@ class SimulatedEvent:
 
 
 class SimulatedStream:
-    """A queue of work.
+    """A queue of work; see `base.Stream`. All methods are Local.
 
     Attributes
     ----------
@@ -128,6 +128,7 @@ class SimulatedStream:
         self._schedule = schedule
 
     def record(self, event: Event) -> None:
+        """Let the event stand for all work given so far, in a capture for what it keeps. Local."""
         mark = cast("SimulatedEvent", event)
         capture = self._schedule.capture
         if capture is not None and capture.has(self):
@@ -137,6 +138,13 @@ class SimulatedStream:
             mark.captured = None
 
     def wait(self, event: Event) -> None:
+        """Let what is given from now on come after the event. Local.
+
+        Raises
+        ------
+        BackendError
+            The event was recorded within a capture, and this is outside.
+        """
         mark = cast("SimulatedEvent", event)
         capture = self._schedule.capture
         if capture is not None and (capture.has(self) or mark.captured is capture):
@@ -150,7 +158,13 @@ class SimulatedStream:
             self.clock = joined(self.clock, mark.clock)
 
     def synchronize(self) -> None:
-        """Run all work given to this stream, and what that waits for. Local."""
+        """Run all work given to this stream, and what that waits for. Local.
+
+        Raises
+        ------
+        BackendError
+            The stream's work is being captured.
+        """
         capture = self._schedule.capture
         if capture is not None and capture.has(self):
             raise capture.refusal(f"wait for the stream {self.name}")
