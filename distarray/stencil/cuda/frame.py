@@ -107,7 +107,7 @@ class CudaFrame(Frame):
         return f"{name}[{_leading(moves)}]"
 
     def _profile_place(self, node: Read, axis: int) -> str:
-        place = self._place(axis, node.relation) + move(node.offsets[0])
+        place = self._place(node.parameter, axis, node.relation) + move(node.offsets[0])
         stride = self._axis_strides(node.parameter)[0]
         return f"({place}) * {stride}" if stride else place
 
