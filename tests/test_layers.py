@@ -33,7 +33,7 @@ LAYERS = {
     "array": (
         "array", "reductions", "elementwise", "functions", "indexing", "placement",
     ),
-    "grid": ("grid", "profile", "creation", "points"),
+    "grid": ("grid", "grid_geometry", "profile", "creation", "points"),
     "uses": ("random", "linalg", "kernels", "graphs", "iterate", "io", "logging"),
     "package": ("__init__",),
     "programs": (
