@@ -1,8 +1,79 @@
 """Iterative solvers of linear systems on distributed arrays; the matrix is a function.
 
 - `solution`   what every solver returns
+- `vectors`    arrays like the iterate, with homogeneous conditions
+- `kernels`    the passes over memory, fused
+- `nullspace`  constants that an operator maps to zero
+- `system`     checked inputs, the iterate and its residual
+- `method`     the loop, and the reasons to stop
+- `spectrum`   bounds of eigenvalues, for `chebyshev`
+- `cg`, `pipelined`, `bicgstab`, `chebyshev`   the methods
+
+All methods are called alike: `cg(operator, rhs, x0, rtol=1e-8, ...)`, see `cg`; `solve` takes the
+name of one.
 """
 
-from solvers.linear.solution import Solution
+from __future__ import annotations
 
-__all__ = ["Solution"]
+from collections.abc import Callable
+from typing import Any
+
+import distarray as da
+from solvers.linear.bicgstab import bicgstab
+from solvers.linear.cg import cg
+from solvers.linear.chebyshev import chebyshev
+from solvers.linear.pipelined import pipelined_cg
+from solvers.linear.solution import Solution
+from solvers.linear.system import Operator, Preconditioner
+
+__all__ = [
+    "METHODS",
+    "Operator",
+    "Preconditioner",
+    "Solution",
+    "bicgstab",
+    "cg",
+    "chebyshev",
+    "pipelined_cg",
+    "solve",
+]
+
+#: Methods by the names that `solve` takes.
+METHODS: dict[str, Callable[..., Solution]] = {
+    "cg": cg,
+    "pipelined_cg": pipelined_cg,
+    "bicgstab": bicgstab,
+    "chebyshev": chebyshev,
+}
+
+
+def solve(
+    operator: Operator,
+    rhs: da.DistArray,
+    x0: da.DistArray | None = None,
+    *,
+    method: str = "cg",
+    **options: Any,
+) -> Solution:
+    """Solve `A x = b` by the method of this name; options are those of the method, see `cg`.
+    Collective.
+
+    Raises
+    ------
+    SolverError
+        There is no such method; or as the method.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> from solvers import linear
+    >>> @da.stencil
+    ... def shifted(u, out):
+    ...     out[0] = 3.0 * u[0] - u[1] - u[-1]
+    >>> b = da.Grid((16,), periodic=True).from_function(lambda x: x)
+    >>> linear.solve(shifted, b, method="bicgstab", rtol=1e-10).converged
+    True
+    """
+    if method not in METHODS:
+        raise da.SolverError(f"There is no method {method!r}; choose one of {', '.join(METHODS)}.")
+    return METHODS[method](operator, rhs, x0, **options)
