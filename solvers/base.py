@@ -58,7 +58,7 @@ class Solver(abc.ABC):
 
     @abc.abstractmethod
     def _limit(self, speeds: Sequence[float]) -> float:
-        """The time step for these largest speeds, one per axis."""
+        """The time step for these largest values of what limits it."""
 
     def scalars(self) -> dict[str, float]:
         """What a row of scalars.csv says besides step, time, dt and residual. Collective; the same
@@ -176,6 +176,7 @@ class Solver(abc.ABC):
         if self._underway is not None:
             dt, changes, speeds = self._underway
             attrs["underway"] = [dt, *map(float, changes), *map(float, speeds)]
+            attrs["changes"] = len(changes)
         return attrs
 
     def _continue(self, snapshot: da.Snapshot, source: str) -> None:
@@ -208,16 +209,16 @@ class Solver(abc.ABC):
         self._underway = None
         if "underway" in attrs:
             dt, *values = (float(value) for value in attrs["underway"])
-            half = len(values) // 2
-            self._underway = dt, values[:half], values[half:]
+            count = int(attrs.get("changes", len(values) // 2))
+            self._underway = dt, values[:count], values[count:]
 
     def _due(self) -> bool:
         """Whether the step that has begun is one to measure."""
         return (self.step_count + 1) % self._measure_every == 0
 
     def _measure(self, dt: float, changes: Sequence[Any], speeds: Sequence[Any]) -> None:
-        """Take over the largest changes and speeds of this step, pending, and read those of the
-        last measurement.
+        """Take over the largest changes of this step and the values that limit the next one,
+        pending, and read those of the last measurement.
         """
         if self._underway is not None:
             before, old_changes, old_speeds = self._underway

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import distarray as da
+from solvers.incompressible.advection import ADVECTIONS, Advection
+from solvers.incompressible.metrics import AXES
 
-AXES = "xyz"
 #: A number, or a function of the coordinates (x, y[, z]).
 Field = float | Callable[..., Any]
-#: A number, or a function of the time and the coordinates (t, x, y[, z]) of the points of a wall.
+#: A number, or a function of the time and the coordinates (t, x, y[, z]) of the points of a side.
 WallValue = float | Callable[..., Any]
+Scheme = Literal["ssp-rk3", "ab2-cn"]
+Pressure = Literal["auto", "fft", "multigrid"]
 
 
 @dataclass(frozen=True)
 class IncompressibleConfig:
-    """Flow of constant density (taken as 1) in a box with walls or periodic axes.
+    """Flow of constant density (taken as 1) in a box.
+
+    Each side of an axis that is not periodic, "x-", "x+", "y-", ..., is one of: a wall (at rest
+    unless named in `walls`), an inflow, an outflow, or a plane of symmetry.
 
     Parameters
     ----------
@@ -29,16 +37,35 @@ class IncompressibleConfig:
         The box; (0, 1) on every axis by default.
     periodic : bool or tuple of bool
         One value or one per axis.
+    coordinates : mapping of axis name to face positions, optional
+        Stretched axes: cells + 1 increasing positions each.
     walls : mapping of side to velocity
-        Sides are "x-", "x+", "y-", ...; the velocity has one entry per axis, each a number or,
-        along the wall, a function f(t, x, y[, z]), whose values now count in the stable time step.
-        The entry normal to the wall is 0. Walls not named are at rest.
+        The velocity has one entry per axis, each a number or, along the wall, a function f(t, x,
+        y[, z]), whose values now count in the stable time step. The entry normal to the wall is 0.
+    inflow : mapping of side to velocity
+        Sides where the whole velocity is given, also the normal entry: inflow, suction, or an exact
+        solution. Without an outflow what enters must leave through these sides: from functions the
+        net flow that is left is taken away evenly.
+    outflow : tuple of side
+        Sides that convect the flow out: du/dt + c du/dn = 0 for the normal component, c the mean
+        velocity there, then evenly corrected so that as much leaves as enters; zero normal
+        derivative of the others.
+    slip : tuple of side
+        Planes of symmetry: no flow through them, no stress along them.
     initial : tuple of (number or function f(x, y[, z])), optional
         Velocity at the start, one entry per axis; its divergence is removed. At rest by default.
-    force : tuple of (number or function f(x, y[, z])), optional
-        Steady body force per mass, one entry per axis.
-    advection : "central" or "upwind"
-        Second order and without numerical dissipation, or first order and always bounded.
+    force : tuple of (number, function f(x, y[, z]) or f(t, x, y[, z])), optional
+        Body force per mass, one entry per axis.
+    flow_rate : mapping of axis name to mean velocity
+        Periodic axes along which a uniform force holds the mean velocity in the box.
+    scheme : "ssp-rk3" or "ab2-cn"
+        Strong-stability-preserving Runge-Kutta, of third order in four stages; or Adams-Bashforth
+        for convection with Crank-Nicolson for viscosity, whose time step viscosity does not limit.
+    advection : "central", "upwind" or "weno"
+        Second order and without numerical dissipation; first order and always bounded; or WENO
+        fluxes, see `advection`.
+    pressure : "auto", "fft" or "multigrid"
+        How the pressure equation is solved. "auto" is "fft" where at most one axis is stretched.
     safety : float
         Share of the stable time step that `stable_dt` returns.
     measure_every : int
@@ -57,10 +84,17 @@ class IncompressibleConfig:
     viscosity: float
     bounds: tuple[tuple[float, float], ...] | None = None
     periodic: bool | tuple[bool, ...] = False
+    coordinates: Mapping[str, Any] | None = None
     walls: Mapping[str, tuple[WallValue, ...]] = field(default_factory=dict)
+    inflow: Mapping[str, tuple[WallValue, ...]] = field(default_factory=dict)
+    outflow: tuple[str, ...] = ()
+    slip: tuple[str, ...] = ()
     initial: tuple[Field, ...] | None = None
     force: tuple[Field, ...] | None = None
-    advection: Literal["central", "upwind"] = "central"
+    flow_rate: Mapping[str, float] = field(default_factory=dict)
+    scheme: Scheme = "ssp-rk3"
+    advection: Advection = "central"
+    pressure: Pressure = "auto"
     safety: float = 0.9
     measure_every: int = 20
     ranks: tuple[int, ...] | None = None
@@ -75,11 +109,9 @@ class IncompressibleConfig:
             raise da.SolverError(
                 f"The viscosity is not negative, received {self.viscosity}; give 0 or more."
             )
-        if self.advection not in ("central", "upwind"):
-            raise da.SolverError(
-                f"Advection is 'central' or 'upwind', received '{self.advection}'; "
-                f"name one of them."
-            )
+        _check_choice("Advection", self.advection, ADVECTIONS)
+        _check_choice("The scheme in time", self.scheme, get_args(Scheme))
+        _check_choice("The solution of the pressure", self.pressure, get_args(Pressure))
         if not 0.0 < self.safety <= 1.0:
             raise da.SolverError(
                 f"The safety factor lies in (0, 1], received {self.safety}; 0.9 is usual."
@@ -93,8 +125,8 @@ class IncompressibleConfig:
             self._check_components("periodic", self.periodic)
         for name in ("bounds", "initial", "force", "ranks"):
             self._check_components(name, getattr(self, name))
-        for side, velocity in self.walls.items():
-            self._check_wall(side, velocity)
+        self._check_sides()
+        self._check_forcing()
 
     @property
     def ndim(self) -> int:
@@ -109,9 +141,24 @@ class IncompressibleConfig:
             else tuple(self.periodic)
         )
 
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Names of the sides of the box."""
+        return tuple(
+            AXES[axis] + side
+            for axis, periodic in enumerate(self.periodic_axes)
+            if not periodic
+            for side in "-+"
+        )
+
     def wall(self, axis: int, side: str) -> tuple[WallValue, ...]:
         """Velocity of the wall at side "-" or "+" of an axis."""
         return self.walls.get(AXES[axis] + side, (0.0,) * self.ndim)
+
+    @property
+    def moving(self) -> dict[str, tuple[WallValue, ...]]:
+        """The velocity of every side that has one."""
+        return {**self.walls, **self.inflow}
 
     def _check_components(self, name: str, values: tuple[Any, ...] | None) -> None:
         if values is not None and len(values) != self.ndim:
@@ -120,17 +167,80 @@ class IncompressibleConfig:
                 f"give {self.ndim}."
             )
 
-    def _check_wall(self, side: str, velocity: tuple[WallValue, ...]) -> None:
-        sides = [AXES[a] + s for a in range(self.ndim) if not self.periodic_axes[a] for s in "-+"]
-        if side not in sides:
-            raise da.SolverError(
-                f"This box has the walls {', '.join(sides) or 'none'}, received '{side}'; "
-                f"name one of these."
-            )
-        self._check_components(f"walls['{side}']", velocity)
-        normal = velocity[AXES.index(side[0])]
-        if callable(normal) or normal != 0.0:
-            raise da.SolverError(
-                f"A wall lets nothing through, received the normal velocity {normal} at '{side}'; "
-                f"make that entry 0."
-            )
+    def _check_sides(self) -> None:
+        kinds: dict[str, str] = {}
+        for kind in ("walls", "inflow", "outflow", "slip"):
+            for side in getattr(self, kind):
+                if side not in self.sides:
+                    raise da.SolverError(
+                        f"This box has the sides {', '.join(self.sides) or 'none'}, received "
+                        f"'{side}' in '{kind}'; name one of these."
+                    )
+                if side in kinds:
+                    raise da.SolverError(
+                        f"A side is of one kind, received '{side}' in '{kinds[side]}' and in "
+                        f"'{kind}'; name it once."
+                    )
+                kinds[side] = kind
+        for side, velocity in self.walls.items():
+            self._check_components(f"walls['{side}']", velocity)
+            normal = velocity[AXES.index(side[0])]
+            if callable(normal) or normal != 0.0:
+                raise da.SolverError(
+                    f"A wall lets nothing through, received the normal velocity {normal} at "
+                    f"'{side}'; make that entry 0, or name the side in 'inflow'."
+                )
+        for side, velocity in self.inflow.items():
+            self._check_components(f"inflow['{side}']", velocity)
+
+    def _check_forcing(self) -> None:
+        for axis, value in enumerate(self.force or ()):
+            if callable(value):
+                takes_time(value, self.ndim, f"force[{axis}]")
+        periodic = [AXES[axis] for axis, wraps in enumerate(self.periodic_axes) if wraps]
+        for name, mean in self.flow_rate.items():
+            if name not in periodic:
+                raise da.SolverError(
+                    f"A flow rate is held along periodic axes, here {', '.join(periodic) or 'none'}"
+                    f", received '{name}'; make that axis periodic or give an inflow."
+                )
+            if not math.isfinite(mean):
+                raise da.SolverError(
+                    f"A flow rate is a finite mean velocity, received {mean} along '{name}'; "
+                    f"give a number."
+                )
+
+
+def takes_time(function: Callable[..., Any], ndim: int, name: str) -> bool:
+    """Whether a function of the coordinates also takes the time, before them. Local.
+
+    Raises
+    ------
+    SolverError
+        It takes neither `ndim` arguments nor one more.
+    """
+    takes = [count for count in (ndim, ndim + 1) if _binds(function, count)]
+    if not takes:
+        places = ", ".join(AXES[:ndim])
+        raise da.SolverError(
+            f"'{name}' is called as f({places}) or f(t, {places}), received {function!r}, which "
+            f"takes neither; write such a function."
+        )
+    return takes[0] > ndim
+
+
+def _binds(function: Callable[..., Any], count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return False
+    return True
+
+
+def _check_choice(subject: str, value: str, choices: Iterable[str]) -> None:
+    names = [f"'{choice}'" for choice in choices]
+    if f"'{value}'" not in names:
+        raise da.SolverError(
+            f"{subject} is {', '.join(names[:-1])} or {names[-1]}, received '{value}'; "
+            f"name one of them."
+        )

@@ -1,179 +1,121 @@
-"""The stencils of the incompressible solver, in two and three dimensions.
+"""The stencils of the incompressible solver, for any number of axes, uniform and stretched.
 
 Velocity component i lies on the faces normal to axis i (a MAC grid: Harlow, F. H., Welch, J. E.
 (1965) Phys. Fluids 8(12), 2182-2189), pressure in the cells. Point n of component i is the low face
-of cell n, so that the divergence reads one point up and a gradient one cell down. The bodies are
-written once for any number of axes; only the lists of arrays, which name the components, are
-written for each.
+of cell n, so that the divergence reads one point up and a gradient one cell down.
 
-Symbols: u, v, w velocity; p pressure; phi correction of the pressure; nu viscosity; dt time step;
-rx, ry, rz the reciprocals of the spacings.
+Symbols: p pressure; phi correction of the pressure; nu viscosity; dt time step. Each name here is a
+function that makes the kernel of a number of axes, see `metrics.per_axis`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import distarray as da
-
-# Arrays and scalars in a kernel are symbols while it is traced.
-Symbol = Any
-Symbols = Sequence[Any]
+from solvers.incompressible.advection import convection
+from solvers.incompressible.metrics import Symbol, Symbols, Widths, per_axis
 
 
-def momentum(ndim: int) -> Any:
-    """A Runge-Kutta stage `new = keep old + (1 - keep) (now + dt (-div(u u) - grad p + nu lap u))`.
+@per_axis("now", "old", "new", static=("advection",))
+def momentum(
+    now: Symbols, p: Symbol, old: Symbols, new: Symbols, widths: Widths,
+    *, advection: str, nu: Symbol, dt: Symbol, keep: Symbol,
+) -> None:  # fmt: skip
+    """A stage `new = keep old + (1 - keep) (now + dt (-grad p - div(u u) + nu lap u))`."""
+    for i, u in enumerate(now):
+        rate = _fall(p, i, widths)
+        for j in range(len(now)):
+            rate -= convection(now, i, j, widths, advection)
+            rate += widths.second(u, j, on_points=i == j, scale=nu)
+        new[i][...] = keep * old[i][...] + (1.0 - keep) * (u[...] + dt * rate)
 
-    Called with the components now, the pressure, the old components and the new ones.
+
+@per_axis("now", "carried", "new", static=("advection",))
+def extrapolate(
+    now: Symbols, p: Symbol, carried: Symbols, new: Symbols, widths: Widths,
+    *, advection: str, nu: Symbol, dt: Symbol, ahead: Symbol, before: Symbol,
+) -> None:  # fmt: skip
+    """The explicit part of an Adams-Bashforth step with half of the viscous term,
+    `new = now + dt (-grad p - ahead div(u u) + before carried + nu / 2 lap u)`, after which
+    `carried` holds -div(u u).
     """
-    return momentum_2d if ndim == 2 else momentum_3d
+    for i, u in enumerate(now):
+        rate = _fall(p, i, widths)
+        here: Symbol = 0.0
+        for j in range(len(now)):
+            here -= convection(now, i, j, widths, advection)
+            rate += widths.second(u, j, on_points=i == j, scale=0.5 * nu)
+        rate += ahead * here + before * carried[i][...]
+        carried[i][...] = here
+        new[i][...] = u[...] + dt * rate
 
 
-def divergence(ndim: int) -> Any:
-    """`out = scale * div(u)`, called with the components and `out`."""
-    return divergence_2d if ndim == 2 else divergence_3d
+@per_axis(static=("axis",))
+def diffuse(u: Symbol, new: Symbol, widths: Widths, *, axis: int, scale: Symbol) -> None:
+    """`new += scale lap u` for the component of an axis."""
+    for j in range(u.ndim):
+        new[...] = new[...] + widths.second(u, j, on_points=axis == j, scale=scale)
 
 
-def correct(ndim: int) -> Any:
-    """`new = u - dt grad(phi)` and `p += phi`, called with the components, phi, the new components
-    and p.
+@per_axis("velocity")
+def divergence(velocity: Symbols, out: Symbol, widths: Widths, *, scale: Symbol) -> None:
+    """`out = scale * div(u)`."""
+    parts = [widths.cell(i) * (u.shift(i, 1) - u[...]) for i, u in enumerate(velocity)]
+    out[...] = scale * sum(parts[1:], start=parts[0])
+
+
+@per_axis("velocity", "new")
+def correct(
+    velocity: Symbols, phi: Symbol, new: Symbols, p: Symbol, widths: Widths, *, dt: Symbol
+) -> None:  # fmt: skip
+    """The end of a step: `new = u - dt grad(phi)` and `p += phi`."""
+    for i, u in enumerate(velocity):
+        new[i][...] = u[...] + _fall(phi, i, widths, dt)
+    p[...] = p[...] + phi[...]
+
+
+@per_axis(static=("axis",))
+def change(
+    u: Symbol, phi: Symbol, u_old: Symbol, widths: Widths, *, axis: int, dt: Symbol
+) -> Any:  # fmt: skip
+    """Largest change that `correct` is about to make to the component of an axis, and the largest
+    |u| / d of the new one.
     """
-    return correct_2d if ndim == 2 else correct_3d
+    new = u[...] + _fall(phi, axis, widths, dt)
+    return da.reduce.max(abs(new - u_old[...])), da.reduce.max(abs(new) * widths.point(axis))
 
 
-# A kernel's positional parameters are its arrays, and these have one array per component.
+@per_axis(static=("axis",))
+def speed(u: Symbol, widths: Widths, *, axis: int) -> Any:
+    """Largest |u| / d of the component of an axis."""
+    return da.reduce.max(abs(u[...]) * widths.point(axis))
 
 
-@da.stencil(static=("advection",))
-def momentum_2d(  # noqa: PLR0917
-    u: Symbol, v: Symbol, p: Symbol, u_old: Symbol, v_old: Symbol, u_new: Symbol, v_new: Symbol,
-    *, advection: str, nu: Symbol, dt: Symbol, keep: Symbol, rx: Symbol, ry: Symbol,
-) -> None:  # fmt: skip
-    """A Runge-Kutta stage of two components."""
-    old, new = (u_old, v_old), (u_new, v_new)
-    rates = _rates((u, v), p, r=(rx, ry), nu=nu, advection=advection)
-    _advance((u, v), rates, old, new, dt=dt, keep=keep)
+@per_axis(static=("axis",))
+def amount(u: Symbol, widths: Widths, *, axis: int) -> Any:
+    """The sum of u dV over the volumes around the points of the component of an axis."""
+    return da.reduce.sum(widths.volume(axis) * u[...], reproducible=True)
 
 
-@da.stencil(static=("advection",))
-def momentum_3d(  # noqa: PLR0917
-    u: Symbol, v: Symbol, w: Symbol, p: Symbol, u_old: Symbol, v_old: Symbol, w_old: Symbol,
-    u_new: Symbol, v_new: Symbol, w_new: Symbol,
-    *, advection: str, nu: Symbol, dt: Symbol, keep: Symbol, rx: Symbol, ry: Symbol, rz: Symbol,
-) -> None:  # fmt: skip
-    """A Runge-Kutta stage of three components."""
-    old, new = (u_old, v_old, w_old), (u_new, v_new, w_new)
-    rates = _rates((u, v, w), p, r=(rx, ry, rz), nu=nu, advection=advection)
-    _advance((u, v, w), rates, old, new, dt=dt, keep=keep)
+@per_axis(static=("axis",))
+def energy(u: Symbol, widths: Widths, *, axis: int) -> Any:
+    """The sum of u^2 dV over the volumes around the points of the component of an axis."""
+    return da.reduce.sum(widths.volume(axis) * (u[...] * u[...]), reproducible=True)
 
 
 @da.stencil
-def divergence_2d(
-    u: Symbol, v: Symbol, out: Symbol, *, scale: Symbol, rx: Symbol, ry: Symbol
-) -> None:
-    """The scaled divergence of two components."""
-    out[0, 0] = scale * _divergence((u, v), (rx, ry))
-
-
-@da.stencil
-def divergence_3d(
-    u: Symbol, v: Symbol, w: Symbol, out: Symbol,
-    *, scale: Symbol, rx: Symbol, ry: Symbol, rz: Symbol,
-) -> None:  # fmt: skip
-    """The scaled divergence of three components."""
-    out[0, 0, 0] = scale * _divergence((u, v, w), (rx, ry, rz))
-
-
-@da.stencil
-def correct_2d(  # noqa: PLR0917
-    u: Symbol, v: Symbol, phi: Symbol, u_new: Symbol, v_new: Symbol, p: Symbol,
-    *, dt: Symbol, rx: Symbol, ry: Symbol,
-) -> None:  # fmt: skip
-    """The end of a step of two components."""
-    _correct((u, v), phi, (u_new, v_new), p, r=(rx, ry), dt=dt)
-
-
-@da.stencil
-def correct_3d(  # noqa: PLR0917
-    u: Symbol, v: Symbol, w: Symbol, phi: Symbol,
-    u_new: Symbol, v_new: Symbol, w_new: Symbol, p: Symbol,
-    *, dt: Symbol, rx: Symbol, ry: Symbol, rz: Symbol,
-) -> None:  # fmt: skip
-    """The end of a step of three components."""
-    _correct((u, v, w), phi, (u_new, v_new, w_new), p, r=(rx, ry, rz), dt=dt)
-
-
-@da.stencil(static=("axis",))
-def change(u: Symbol, phi: Symbol, u_old: Symbol, *, axis: int, dt: Symbol, r: Symbol) -> Any:
-    """Largest change that `correct` is about to make to the old component, and largest size of the
-    new one.
-    """
-    new = u.shift(axis, 0) - dt * r * (phi.shift(axis, 0) - phi.shift(axis, -1))
-    return da.reduce.max(abs(new - u_old.shift(axis, 0))), da.reduce.max(abs(new))
-
-
-@da.stencil(static=("ndim",))
-def push(u: Symbol, force: Symbol, *, ndim: int, scale: Symbol) -> None:
+def push(u: Symbol, force: Symbol, *, scale: Symbol) -> None:
     """`u += scale * force`."""
-    here = (0,) * ndim
-    u[here] = u[here] + scale * force[here]
+    u[...] = u[...] + scale * force[...]
 
 
-def _rates(velocity: Symbols, p: Symbol, *, r: Symbols, nu: Symbol, advection: str) -> list[Symbol]:
-    """`-div(u u) - grad p + nu lap u` of each component."""
-    rates = []
-    for i, u in enumerate(velocity):
-        rate = -r[i] * (p.shift(i, 0) - p.shift(i, -1))
-        for j in range(len(velocity)):
-            low, high = (_flux(velocity, i, j, n, advection) for n in (0, 1))
-            rate -= r[j] * (high - low)
-            rate += nu * r[j] * r[j] * (u.shift(j, 1) - 2.0 * u.shift(j, 0) + u.shift(j, -1))
-        rates.append(rate)
-    return rates
+@da.stencil
+def shift(u: Symbol, *, by: Symbol, share: Symbol, total: Symbol) -> None:
+    """`u += by - share * total`."""
+    u[...] = u[...] + (by - share * total)
 
 
-def _advance(
-    now: Symbols, rates: Symbols, old: Symbols, new: Symbols, *, dt: Symbol, keep: Symbol
-) -> None:
-    here = (0,) * len(now)
-    for i, rate in enumerate(rates):
-        new[i][here] = keep * old[i][here] + (1.0 - keep) * (now[i][here] + dt * rate)
-
-
-def _flux(velocity: Symbols, i: int, j: int, n: int, advection: str) -> Symbol:
-    """Momentum i carried along j through the low (n = 0) or high (n = 1) side of the volume around
-    a face point.
-
-    For j = i the side lies in a cell centre, else on an edge. The carrier is the mean of two
-    components j along i, the carried the mean of two components i along j: together second order,
-    and they conserve kinetic energy.
-    """
-    ndim = len(velocity)
-    carrier = 0.5 * (_at(velocity[j], ndim, (i, -1), (j, n)) + _at(velocity[j], ndim, (j, n)))
-    low, high = velocity[i].shift(j, n - 1), velocity[i].shift(j, n)
-    if advection == "upwind":
-        return carrier * da.where(carrier > 0.0, low, high)
-    return carrier * (0.5 * (low + high))
-
-
-def _at(u: Symbol, ndim: int, *moves: tuple[int, int]) -> Symbol:
-    """`u` at the offset that moves (axis, n) make together."""
-    offset = [0] * ndim
-    for axis, n in moves:
-        offset[axis] += n
-    return u[tuple(offset)]
-
-
-def _divergence(velocity: Symbols, r: Symbols) -> Symbol:
-    parts = [r[i] * (u.shift(i, 1) - u.shift(i, 0)) for i, u in enumerate(velocity)]
-    return sum(parts[1:], start=parts[0])
-
-
-def _correct(
-    velocity: Symbols, phi: Symbol, new: Symbols, p: Symbol, *, r: Symbols, dt: Symbol
-) -> None:
-    here = (0,) * len(velocity)
-    for i, u in enumerate(velocity):
-        new[i][here] = u[here] - dt * r[i] * (phi[here] - phi.shift(i, -1))
-    p[here] = p[here] + phi[here]
+def _fall(p: Symbol, axis: int, widths: Widths, scale: Symbol = 1.0) -> Symbol:
+    """Minus the scaled gradient of p along an axis, at the point of its component."""
+    return -scale * widths.point(axis) * (p[...] - p.shift(axis, -1))

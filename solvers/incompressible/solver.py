@@ -2,39 +2,35 @@
 
 One step of length dt, in two or three dimensions:
 
-1. the four stages of the strong-stability-preserving Runge-Kutta scheme of third order with Courant
-   number 2 (Spiteri, R. J., Ruuth, S. J. (2002) SIAM J. Numer. Anal. 40(2), 469-491), all with the
-   pressure gradient of the last step, giving u*; for viscous flow it reaches twice as far as the
-   scheme of three stages, and a solution of the pressure equation costs as much as several stages;
-2. lap(phi) = div(u*) / dt, solved directly (`pressure`);
-3. u = u* - dt grad(phi), whose discrete divergence is zero to round-off, and p += phi.
+1. the velocity u* after the step, with the pressure gradient of the last one (`schemes`);
+2. lap(phi) = div(u*) / dt (`pressure`);
+3. u = u* - dt grad(phi), whose discrete divergence is zero to the tolerance of the solution (to
+   round-off where it is direct), and p += phi.
 
 That is the incremental-pressure projection of Goda, K. (1979) J. Comput. Phys. 30(1), 76-95: second
 order in time for the velocity. Space is second order (`kernels`). A steady state does not depend on
-dt.
+dt. The pressure is that in the middle of the last step.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 import distarray as da
 from solvers.base import Solver
 from solvers.incompressible import kernels
-from solvers.incompressible.config import AXES, IncompressibleConfig
-from solvers.incompressible.pressure import PressureSolver, uniform_spacing
-
-#: Each stage advances by dt / 2 and is then mixed with the old state: (share of the old state, time
-#: of the state it starts from, in steps).
-STAGES = ((0.0, 0.0), (0.0, 0.5), (2.0 / 3.0, 1.0), (0.0, 0.5))
-#: The scheme is stable for eigenvalues z of the rate times dt in the left half of the ellipse with
-#: these half axes (found by scanning the amplification |2 y + y^4| / 3, y = 1 + z / 2, inside it).
-REAL_LIMIT, IMAGINARY_LIMIT = 5.0, 1.97
+from solvers.incompressible.advection import EXTENT, REACH
+from solvers.incompressible.config import IncompressibleConfig
+from solvers.incompressible.forcing import BodyForce, FlowRate
+from solvers.incompressible.metrics import AXES, COMPONENTS, Metrics
+from solvers.incompressible.outflow import Outflow
+from solvers.incompressible.parts import Part, Stage
+from solvers.incompressible.pressure import PressureSolver
+from solvers.incompressible.schemes import RungeKutta, Scheme
+from solvers.incompressible.sides import Sides
 
 
 class IncompressibleSolver(Solver):
@@ -44,7 +40,10 @@ class IncompressibleSolver(Solver):
     ----------
     config : IncompressibleConfig
     fields : dict
-        "u", "v"[, "w"], float64, on the faces normal to x, y[, z], and "p", float64, in the cells.
+        "u", "v"[, "w"], float64, on the faces normal to x, y[, z], and "p", float64, in the cells;
+        then what the scheme and the parts of the flow keep.
+    parts : tuple of Part
+        What plugs into the flow, in the order in which it is called.
 
     Examples
     --------
@@ -62,187 +61,220 @@ class IncompressibleSolver(Solver):
         super().__init__(measure_every=config.measure_every)
         self.config = config
         self.grid = _grid(config, comm, device)
+        self._sides = Sides(config, self.grid)
         self._velocity = [self._component(axis) for axis in range(config.ndim)]
         self._pressure = self.grid.zeros(name="p")
-        self.fields = {**dict(zip("uvw", self._velocity, strict=False)), "p": self._pressure}
-        self._stages = [[u.copy() for u in self._velocity] for _ in range(2)]
         self._divergence, self._phi = self.grid.zeros(), self.grid.zeros()
-        self._forces = self._force_fields()
+        self._metrics = Metrics(self.grid)
+        self._bind(self._metrics)
+        self._scheme = self._make_scheme()
         self._poisson = PressureSolver(self.grid)
-        self._reciprocals = [1.0 / h for h in uniform_spacing(self.grid)]
-        self._r = dict(zip(("rx", "ry", "rz"), self._reciprocals, strict=False))
+        self.fields = {
+            **dict(zip(COMPONENTS, self._velocity, strict=False)),
+            "p": self._pressure,
+            **self._scheme.fields,
+        }
+        self._outflow: Outflow | None = None
+        self.parts: tuple[Part, ...] = ()
+        for part in self._own_parts():
+            self.add(part)
         if config.initial is not None:
             self._start()
 
+    def add(self, part: Part) -> None:
+        """Plug a part into the flow, before its first step or restart. Collective."""
+        for name in part.fields:
+            if name in self.fields:
+                raise da.SolverError(
+                    f"Every field of a flow has its own name, received another '{name}'; rename it."
+                )
+        self.fields.update(part.fields)
+        self.parts = (*self.parts, part)
+
     def stable_dt(self) -> float:
-        """The largest stable time step for the velocity of fluid and walls now, times
+        """The largest stable time step for the velocity of fluid and sides now, times
         `config.safety`. Collective.
 
-        A wall that is given by a function and starts from rest is not seen before it moves.
+        A side that is given by a function and starts from rest is not seen before it moves.
 
         Raises
         ------
         SolverError
-            Fluid and walls are at rest, and there is no viscosity.
+            Fluid and sides are at rest, and there is no viscosity.
         """
-        return self._limit([float(abs(u).max()) for u in self._velocity])
+        speeds = [self._speed(u, axis=axis) for axis, u in enumerate(self._velocity)]
+        return self._limit([float(value) for value in [*speeds, *self._part_rates()]])
 
     def step(self, dt: float) -> None:
         """Advance the velocity and the pressure by `dt`. Collective."""
-        star = self._predict(dt)
-        self._project(star, dt, measure=self._due())
+        end = self.time + dt
+        star = self._scheme.predict(self.parts, time=self.time, dt=dt)
+        self._project(star, dt, end, measure=self._due())
         self.step_count += 1
-        self.time += dt
+        self.time = end
+        for part in self.parts:
+            part.finish(self._velocity, self._pressure, time=end, dt=dt)
 
     def kinetic_energy(self) -> float:
         """Kinetic energy per volume. Collective; the same bits on any ranks.
 
-        On a face between cells |u|^2 / 2 stands for the volume around it; on a wall it is zero.
+        On a face between cells |u|^2 / 2 stands for the volume around it. On a wall it is zero; on
+        a side that the flow passes it stands for a whole cell.
         """
-        squares = [float(da.dot(u, u, reproducible=True)) for u in self._velocity]
-        return 0.5 * sum(squares) / math.prod(self.config.cells)
+        squares = [float(self._energy(u, axis=axis)) for axis, u in enumerate(self._velocity)]
+        return 0.5 * sum(squares) / math.prod(high - low for low, high in self.grid.bounds)
 
     def scalars(self) -> dict[str, float]:
-        return {"energy": self.kinetic_energy(), "divergence": self.max_divergence()}
+        found = {"energy": self.kinetic_energy(), "divergence": self.max_divergence()}
+        for part in self.parts:
+            found.update(part.scalars())
+        return found
 
     def max_divergence(self) -> float:
         """Largest absolute discrete divergence of the velocity. Collective."""
-        kernels.divergence(self.config.ndim)(
-            *self._velocity, self._divergence, scale=1.0, **self._r
-        )
+        self._diverge(*self._velocity, self._divergence, scale=1.0)
         return float(abs(self._divergence).max())
+
+    # ---- the end of a step
 
     def _start(self) -> None:
         """Make the initial velocity free of divergence and find the pressure that keeps it so."""
-        self._project(self._stages[0], 1.0)
+        star = [u.copy() for u in self._velocity]
+        if self._outflow is not None:
+            self._outflow.balance(star, self.time)
+        self._project(star, 1.0, self.time)
         self._pressure.fill(0.0)
-        self._stage(self._velocity, self._stages[0], dt=1.0, keep=0.0, time=self.time)
-        self._pressure += self._correction(self._stages[0], 1.0)
+        stage = Stage(
+            number=0,
+            keep=0.0,
+            dt=1.0,
+            time=self.time,
+            given=self.time,
+            after=self.time,
+            step=1.0,
+            end=self.time,
+            last=True,
+        )
+        for part in self.parts:
+            part.begin(self._velocity, time=self.time, dt=1.0)
+        self._scheme.accelerate(self._velocity, star, stage, self.parts)
+        if self._outflow is not None:
+            self._outflow.balance(star, self.time)
+        self._pressure += self._correction(star, 1.0, self.time)
 
-    def _predict(self, dt: float) -> list[da.DistArray]:
-        """The velocity after the Runge-Kutta stages, not yet free of divergence."""
-        now = self._velocity
-        for number, (keep, start) in enumerate(STAGES):
-            new = self._stages[number % 2]
-            self._stage(now, new, dt=0.5 * dt, keep=keep, time=self.time + start * dt)
-            now = new
-        return now
-
-    def _stage(
-        self,
-        now: list[da.DistArray],
-        new: list[da.DistArray],
-        *,
-        dt: float,
-        keep: float,
-        time: float,
+    def _project(
+        self, star: list[da.DistArray], dt: float, time: float, measure: bool = False
     ) -> None:
-        ndim, scalars = self.config.ndim, {"nu": self.config.viscosity, "dt": dt, **self._r}
-        kernels.momentum(ndim)(
-            *now, self._pressure, *self._velocity, *new,
-            advection=self.config.advection, keep=keep, time=time, **scalars,
-        )  # fmt: skip
-        for u, force in zip(new, self._forces, strict=False):
-            kernels.push(u, force, ndim=ndim, scale=(1.0 - keep) * dt)
-
-    def _project(self, star: list[da.DistArray], dt: float, measure: bool = False) -> None:
         """Remove the divergence of `star`, into the velocity, and correct the pressure."""
-        phi = self._correction(star, dt)
+        phi = self._correction(star, dt, time)
         if measure:
             self._begin_measurement(star, phi, dt)
-        kernels.correct(self.config.ndim)(
-            *star, phi, *self._velocity, self._pressure, dt=dt, **self._r
-        )
+        self._correct(*star, phi, *self._velocity, self._pressure, dt=dt, time=time)
 
-    def _correction(self, star: list[da.DistArray], dt: float) -> da.DistArray:
+    def _correction(self, star: list[da.DistArray], dt: float, time: float) -> da.DistArray:
         """The change of pressure that takes the divergence of `star` away within `dt`."""
-        kernels.divergence(self.config.ndim)(*star, self._divergence, scale=1.0 / dt, **self._r)
+        self._diverge(*star, self._divergence, scale=1.0 / dt, time=time)
         self._poisson.solve(self._divergence, self._phi)
         return self._phi
 
+    # ---- the time step
+
     def _begin_measurement(self, star: list[da.DistArray], phi: da.DistArray, dt: float) -> None:
         pairs = [
-            kernels.change(new, phi, old, axis=axis, dt=dt, r=self._reciprocals[axis])
+            self._change(new, phi, old, axis=axis, dt=dt)
             for axis, (new, old) in enumerate(zip(star, self._velocity, strict=True))
         ]
         changes, speeds = zip(*pairs, strict=True)
-        self._measure(dt, changes, speeds)
+        self._measure(dt, changes, [*speeds, *self._part_rates()])
+
+    def _part_rates(self) -> list[Any]:
+        return [value for part in self.parts for value in part.rates()]
 
     def _limit(self, speeds: Sequence[float]) -> float:
-        fastest = [
-            max(speed, wall) for speed, wall in zip(speeds, self._wall_speeds(), strict=True)
+        """The time step for the largest |u| / d of each axis and what the parts measured."""
+        rates, values = speeds[: self.config.ndim], list(speeds[self.config.ndim :])
+        viscosity, diffusivity = self._scheme.viscosity, 0.0
+        sides = [
+            self._sides.largest(axis, self.time) * r for axis, r in enumerate(self._metrics.largest)
         ]
-        convection = sum(speed * r for speed, r in zip(fastest, self._reciprocals, strict=True))
-        diffusion = 4.0 * self.config.viscosity * sum(r * r for r in self._reciprocals)
-        if self.config.advection == "upwind":
-            diffusion += 2.0 * convection
-        rate = math.hypot(diffusion / REAL_LIMIT, convection / IMAGINARY_LIMIT)
+        convection = sum(map(max, rates, sides))
+        imaginary, real = EXTENT[self.config.advection]
+        frequency = imaginary * convection
+        for part in self.parts:
+            limit = part.limit(values[: part.measured])
+            del values[: part.measured]
+            viscosity += limit.viscosity
+            diffusivity = max(diffusivity, limit.diffusivity)
+            frequency += limit.frequency
+        diffusion = max(viscosity, diffusivity) * sum(self._metrics.stiffness) + real * convection
+        rate = math.hypot(
+            diffusion / self._scheme.real_limit, frequency / self._scheme.imaginary_limit
+        )
         if rate == 0.0:
             raise da.SolverError(
                 "A fluid at rest without viscosity has no time step; give step(dt) one."
             )
         return self.config.safety / rate
 
-    def _wall_speeds(self) -> list[float]:
-        """Largest speed of the walls now along each axis: the fluid at rest is about to be dragged
-        along. Collective.
-        """
-        largest = [0.0] * self.config.ndim
-        for side, velocity in self.config.walls.items():
-            for axis, value in enumerate(velocity):
-                speed = self._largest_on(side, axis, value) if callable(value) else abs(value)
-                largest[axis] = max(largest[axis], speed)
-        return largest
+    # ---- files
 
-    def _largest_on(self, side: str, axis: int, value: Callable[..., Any]) -> float:
-        """Largest magnitude that a function of time and position has now on a wall."""
-        normal = AXES.index(side[0])
-        place = np.full((1,) * self.config.ndim, self.grid.bounds[normal][side[1] == "+"])
+    def _attributes(self) -> dict[str, Any]:
+        return {**super()._attributes(), **self._scheme.rest()}
 
-        def magnitude(*coords: Any) -> Any:
-            points = [place if a == normal else x for a, x in enumerate(coords)]
-            return np.abs(value(self.time, *points))
+    def _restore_attributes(self, attrs: Mapping[str, Any]) -> None:
+        super()._restore_attributes(attrs)
+        self._scheme.restore(attrs)
 
-        return float(self.grid.from_function(magnitude, location=AXES[axis]).max())
+    # ---- what a flow is made of
+
+    def _bind(self, metrics: Metrics) -> None:
+        self._diverge = metrics.bind(kernels.divergence)
+        self._correct = metrics.bind(kernels.correct)
+        self._change, self._speed = metrics.bind(kernels.change), metrics.bind(kernels.speed)
+        self._energy = metrics.bind(kernels.energy)
 
     def _component(self, axis: int) -> da.DistArray:
-        boundary = {
-            AXES[a] + side: da.Dirichlet(self.config.wall(a, side)[axis])
-            for a, periodic in enumerate(self.config.periodic_axes)
-            for side in ("-", "+")
-            if not periodic
-        }
         options: dict[str, Any] = {
             "location": AXES[axis],
-            "boundary": boundary,
-            "name": "uvw"[axis],
+            "boundary": self._sides.conditions(axis),
+            "name": COMPONENTS[axis],
         }
-        if self.config.initial is None:
-            return self.grid.zeros(**options)
-        return _from_field(self.grid, self.config.initial[axis], options)
+        value = (self.config.initial or (0.0,) * self.config.ndim)[axis]
+        if callable(value):
+            return self.grid.from_function(value, **options)
+        return self.grid.full(value, **options)
 
-    def _force_fields(self) -> list[da.DistArray]:
-        force = self.config.force or ()
-        return [_from_field(self.grid, f, {"location": AXES[axis]}) for axis, f in enumerate(force)]
+    def _make_scheme(self) -> Scheme:
+        return RungeKutta(self.config, self._metrics, self._velocity, self._pressure)
 
-
-def _from_field(grid: da.Grid, value: Any, options: dict[str, Any]) -> da.DistArray:
-    return grid.from_function(value, **options) if callable(value) else grid.full(value, **options)
+    def _own_parts(self) -> list[Part]:
+        config, found = self.config, list[Part]()
+        if config.force is not None:
+            found.append(BodyForce(config.force, self.grid))
+        if config.flow_rate:
+            found.append(FlowRate(config, self.grid, self._metrics))
+        if config.outflow:
+            self._outflow = Outflow(config, self.grid, self._metrics, self._sides)
+            found.append(self._outflow)
+        return found
 
 
 def _grid(config: IncompressibleConfig, comm: Any, device: str) -> da.Grid:
     """The grid of a flow, by default cut across the first axis alone: the transforms of the other
     axes then need no message.
     """
+    reach = REACH[config.advection]
 
     def on(*ranks: int) -> da.Grid:
         return da.Grid(
             config.cells,
             bounds=config.bounds,
             periodic=config.periodic_axes,
+            halo=reach,
             ranks=ranks,
             comm=comm,
             device=device,
+            coordinates=config.coordinates,
         )
 
     if config.ranks is not None:

@@ -1,0 +1,74 @@
+"""What drives a flow: a body force, and the uniform force that holds a flow rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import distarray as da
+from solvers.incompressible import kernels
+from solvers.incompressible.config import Field, IncompressibleConfig, takes_time
+from solvers.incompressible.metrics import AXES, Metrics
+from solvers.incompressible.parts import Part, Stage, Velocity
+
+
+class BodyForce(Part):
+    """A force per mass along each axis, given by numbers and functions. Collective."""
+
+    def __init__(self, force: Sequence[Field], grid: da.Grid) -> None:
+        self._push = [_push(grid, axis, value) for axis, value in enumerate(force)]
+
+    def push(self, now: Velocity, new: Velocity, stage: Stage, *, scale: float) -> None:
+        for u, push in zip(new, self._push, strict=True):
+            push(u, scale, stage.given)
+
+
+def _push(grid: da.Grid, axis: int, value: Field) -> Callable[[da.DistArray, float, float], None]:
+    """A function of a component, a scale and the time that adds the scaled force along an axis."""
+    if not callable(value):
+        return lambda u, scale, _: _uniform(u, scale * float(value))
+    location = AXES[axis]
+    if not takes_time(value, grid.ndim, f"force[{axis}]"):
+        steady = grid.from_function(value, location=location)
+        return lambda u, scale, _: kernels.push(u, steady, scale=scale)
+
+    def push(u: da.DistArray, scale: float, time: float) -> None:
+        force = grid.from_function(lambda *coords: value(time, *coords), location=location)
+        kernels.push(u, force, scale=scale)
+
+    return push
+
+
+def _uniform(u: da.DistArray, by: float) -> None:
+    if by != 0.0:
+        kernels.shift(u, by=by, share=0.0, total=0.0)
+
+
+class FlowRate(Part):
+    """A uniform force along each of some periodic axes, new in every step, that holds the mean
+    velocity in the box. Collective.
+    """
+
+    def __init__(self, config: IncompressibleConfig, grid: da.Grid, metrics: Metrics) -> None:
+        self._means = {AXES.index(name): mean for name, mean in config.flow_rate.items()}
+        self._amount = metrics.bind(kernels.amount)
+        self._volume = math.prod(high - low for low, high in grid.bounds)
+        self._before: dict[int, tuple[Any, float]] = {}
+
+    def constrain(self, new: Velocity, stage: Stage) -> None:
+        if not stage.last:
+            return
+        for axis, mean in self._means.items():
+            total = self._amount(new[axis], axis=axis)
+            share = 1.0 / self._volume
+            kernels.shift(new[axis], by=mean, share=share, total=total)
+            self._before[axis] = total, stage.step
+
+    def scalars(self) -> dict[str, float]:
+        """The force of the last step, zero before the first."""
+        found = dict.fromkeys((f"force_{AXES[axis]}" for axis in self._means), 0.0)
+        for axis, (total, dt) in self._before.items():
+            missing = self._means[axis] - float(total) / self._volume
+            found[f"force_{AXES[axis]}"] = missing / dt
+        return found
