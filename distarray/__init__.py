@@ -8,7 +8,8 @@ stencil                                        kernels traced, analysed, run by 
 backends, comm                                 the device and the ranks, one protocol each
 block, topology, halo, boundary, redistribute  memory of a rank, kept fresh, filled and moved
 array, grid                                    the distributed array and the grid it lives on
-random, linalg, points, kernels, iterate, io   what is done with arrays
+random, fft, linalg, points, kernels, io       what is done with arrays, and
+iterate                                        many times over
 cli, view, testing                             programs, and helpers for tests
 
 Importing this package initialises neither MPI nor a device. `save`, `load`, `Snapshot` and
@@ -17,7 +18,7 @@ Importing this package initialises neither MPI nor a device. `save`, `load`, `Sn
 
 from typing import TYPE_CHECKING, Any
 
-from distarray import random
+from distarray import fft, random
 from distarray.array import DistArray
 from distarray.boundary import (
     Condition,
@@ -118,6 +119,7 @@ __all__ = [
     "coordinate",
     "dot",
     "empty",
+    "fft",
     "from_root",
     "full",
     "index",

@@ -254,6 +254,13 @@ class Decomposition:
         chosen._set(tuple(self.axes[a] for a in axes), tuple(self.periodic[a] for a in axes))
         return chosen
 
+    def with_whole_axis(self, axis: int, cells: int) -> Decomposition:
+        """This decomposition with one axis of another length, and not cut."""
+        axes = (*self.axes[:axis], AxisPartition(cells, 1), *self.axes[axis + 1 :])
+        changed = object.__new__(Decomposition)
+        changed._set(axes, self.periodic)
+        return changed
+
     def coarsen(self, factor: int | Sequence[int], halo: int | Sequence[int] = 0) -> Decomposition:
         """The decomposition of the grid coarser by `factor`, cut where this one is cut.
 

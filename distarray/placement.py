@@ -18,6 +18,7 @@ from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition, largest_factorisations
 from distarray.elementwise import require_array, require_same_device, same_placement
 from distarray.errors import ArrayError, shown
+from distarray.layout import Layout
 from distarray.redistribute import ComponentIndex, KeptRedistributions, Redistribution
 from distarray.topology import Topology
 from distarray.transfer import Selection
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 _TYPES = list(map(np.dtype, (np.bool_, *"bhilBHIL", np.float32, np.float64, "c8", "c16")))
 
 #: What each communicator has moved before, to be moved again without planning.
-_kept: weakref.WeakKeyDictionary[Communicator, KeptRedistributions] = weakref.WeakKeyDictionary()
+_kept: weakref.WeakKeyDictionary[Communicator, KeptRedistributions[Redistribution]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def redistributed(
@@ -39,7 +42,7 @@ def redistributed(
 ) -> DistArray:
     """The values of an array over another process grid, or placed as `like` is. Collective."""
     if like is not None:
-        target = _array_like(array, like)
+        target = placed_like(array, like, array.layout)
     elif array.grid is not None and ranks is not None:
         target = _array_on(array, array.grid.divided(ranks))
     else:
@@ -109,7 +112,10 @@ def _hashable(component: ComponentIndex) -> tuple[Any, ...]:
     return tuple((c.start, c.stop, c.step) if isinstance(c, slice) else c for c in component)
 
 
-def _array_like(array: DistArray, like: DistArray | Grid) -> DistArray:
+def placed_like(array: DistArray, like: DistArray | Grid, given: Layout) -> DistArray:
+    """A new array for the points, components and element type of a layout, placed as `like` is, on
+    the device of `array`. Collective.
+    """
     if not (is_array(like) or is_grid(like)):
         raise ArrayError(
             f"redistribute(like={shown(like)}) is neither array nor grid; pass one of these."
@@ -121,15 +127,14 @@ def _array_like(array: DistArray, like: DistArray | Grid) -> DistArray:
             f"{array!r} cannot be placed as {like!r}, which lives on another communicator; create "
             "both on one."
         )
-    staggered = like.layout.staggered if is_array(like) else array.layout.staggered
+    staggered = like.layout.staggered if is_array(like) else given.staggered
     if (
         len(staggered) != like.decomposition.ndim
-        or like.decomposition.points(staggered) != array.layout.points
+        or like.decomposition.points(staggered) != given.points
     ):
-        raise ArrayError(f"{array!r} cannot be placed as {like!r}; both need the same shape.")
-    layout = replace(
-        array.layout, decomposition=like.decomposition, staggered=staggered, halo=like.halo
-    )
+        what = repr(array) if array.layout is given else f"Values of shape {given.shape}"
+        raise ArrayError(f"{what} cannot be placed as {like!r}; both need the same shape.")
+    layout = replace(given, decomposition=like.decomposition, staggered=staggered, halo=like.halo)
     return array._place(layout, like.topology, grid)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -172,7 +172,17 @@ class Redistribution:
         ]
 
 
-class KeptRedistributions:
+class WithBuffers(Protocol):
+    """What has buffers, of so many bytes on this rank."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+Kept = TypeVar("Kept", bound=WithBuffers)
+
+
+class KeptRedistributions(Generic[Kept]):
     """Redistributions kept to be run again; those not asked for the longest go first. Local.
 
     What one rank drops another may keep: messages pair by their order alone.
@@ -180,13 +190,13 @@ class KeptRedistributions:
 
     def __init__(self, most: int = _MOST_KEPT, most_bytes: int = _MOST_BYTES) -> None:
         self._most, self._most_bytes = most, most_bytes
-        self._kept: dict[Hashable, Redistribution] = {}
+        self._kept: dict[Hashable, Kept] = {}
         self.nbytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, key: Hashable, make: Callable[[], Redistribution]) -> Redistribution:
+    def get(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
         """The one kept under a key, or a new one; too large a one is not kept."""
         found = self._kept.pop(key, None)
         if found is None:

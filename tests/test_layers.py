@@ -34,7 +34,9 @@ LAYERS = {
         "array", "reductions", "elementwise", "functions", "indexing", "placement",
     ),
     "grid": ("grid", "grid_geometry", "profile", "creation", "points"),
-    "uses": ("random", "linalg", "kernels", "graphs", "iterate", "io", "logging"),
+    "uses": (
+        "random", "pencils", "fft", "linalg", "kernels", "graphs", "iterate", "io", "logging",
+    ),
     "package": ("__init__",),
     "programs": (
         "cli", "bench", "doctor", "view", "panels", "pictures", "selftest", "testing", "__main__",
@@ -47,6 +49,7 @@ HOMES = {
     "mpi4py": ("distarray/comm/mpi.py",),
     "h5py": ("distarray/io/hdf5.py",),
     "cupy": ("distarray/backends/cuda.py",),
+    "scipy": ("distarray/fft.py",),
     "matplotlib": ("distarray/pictures.py", "solvers/incompressible/plot.py"),
     "numpy": ("distarray/", "solvers/", "examples/"),
 }

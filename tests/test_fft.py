@@ -1,0 +1,170 @@
+"""Transforms of distributed arrays on one rank, their errors, and the plans of their passes."""
+
+from __future__ import annotations
+
+import builtins
+
+import numpy as np
+import pytest
+import scipy.fft
+
+import distarray as da
+from distarray.decomposition import Decomposition
+from distarray.layout import Layout
+from distarray.pencils import GROUP_BYTES, Lines, passes_of
+
+rng = np.random.default_rng(5)
+
+
+class Work:
+    """Nothing is done with the lines along an axis."""
+
+    def __init__(self, axis, length):
+        self.axis, self.length, self.dtype = axis, length, np.dtype(float)
+
+    def __call__(self, lines, box):
+        return lines
+
+
+def layout(points, ranks):
+    ndim = len(points)
+    return Layout(Decomposition(points, ranks), (False,) * ndim, (0,) * ndim, (), np.dtype(float))
+
+
+def grids(points, ranks, axes, target=None):
+    """Axes and process grid of each pass."""
+    works = [Work(axis, points[axis]) for axis in axes]
+    source = layout(points, ranks)
+    wanted = None if target is None else layout(points, target)
+    return [
+        ([work.axis for work in one.works], one.before.decomposition.ranks)
+        for one in passes_of(source, wanted, works, 64)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        ((1, 1, 1), [([2, 1], (1, 1, 1)), ([0], (1, 1, 1))]),
+        ((4, 1, 1), [([2, 1], (4, 1, 1)), ([0], (1, 4, 1))]),
+        ((4, 2, 1), [([2], (4, 2, 1)), ([1], (4, 1, 2)), ([0], (1, 4, 2))]),
+        # Nothing to be done where the last axis is cut, before its cuts have moved.
+        ((1, 1, 4), [([], (1, 1, 4)), ([2, 1], (4, 1, 1)), ([0], (1, 4, 1))]),
+    ],
+)
+def test_cuts_move_to_whole_axes(ranks, expected):
+    assert grids((16, 12, 10), ranks, (2, 1, 0)) == expected
+
+
+def test_cuts_move_where_they_fit():
+    # Axis 1 is too short for the 8 cuts of axis 0.
+    assert grids((16, 4, 12), (8, 1, 1), (2, 1, 0)) == [([2, 1], (8, 1, 1)), ([0], (1, 1, 8))]
+    # No whole axis takes them: the array is divided anew, over as many of 64 ranks as fit.
+    *_, (axes, chosen) = grids((8, 3), (8, 1), (1, 0))
+    assert (axes, chosen) == ([0], (1, 3))
+
+
+def test_the_last_pass_ends_where_it_should():
+    assert grids((16, 12, 10), (1, 4, 1), (0, 1, 2), (4, 1, 1)) == [
+        ([0], (1, 4, 1)),
+        ([1, 2], (4, 1, 1)),
+    ]
+    assert grids((16, 12, 10), (4, 1, 1), (2, 1, 0), (4, 1, 1))[-1] == ([], (4, 1, 1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (16, 4), (2, 3, 7), (13,)])
+def test_lines_come_in_full_groups_of_vectors(shape, dtype):
+    values = rng.standard_normal(shape).astype(dtype)
+    for axis in range(len(shape)):
+        lines = Lines.of(values, axis)
+        assert np.array_equal(lines.values, values)
+        assert lines.memory.shape[lines.along] == shape[axis]
+        count = lines.memory.shape[1 - lines.along]
+        assert count * np.empty(0, dtype).real.itemsize % GROUP_BYTES == 0
+        beyond = np.moveaxis(lines.memory, lines.along, -1)[values.size // shape[axis] :]
+        assert not beyond.any()
+
+
+@pytest.mark.parametrize("shape", [(1,), (300,), (4, 33), (40, 40, 40), (2, 3, 4, 5)])
+def test_one_rank_gives_the_values_of_scipy(shape):
+    host = rng.standard_normal(shape)
+    u = da.asarray(host)
+    np.testing.assert_allclose(da.fft.fftn(u).gather(), scipy.fft.fftn(host), atol=1e-10)
+    np.testing.assert_allclose(da.fft.rfftn(u).gather(), scipy.fft.rfftn(host), atol=1e-10)
+    np.testing.assert_allclose(da.fft.dstn(u).gather(), scipy.fft.dstn(host), atol=1e-10)
+
+
+def test_names_of_axes():
+    grid = da.Grid((6, 5), axes=("r", "t"))
+    u = grid.from_function(lambda r, t: r * np.exp(t))
+    expected = scipy.fft.fftn(u.gather(), axes=(1,))
+    np.testing.assert_allclose(da.fft.fftn(u, axes="t").gather(), expected, atol=1e-12)
+    np.testing.assert_allclose(da.fft.fftn(u, axes=1).gather(), expected, atol=1e-12)
+
+
+REFUSED = [
+    ("fftn(u, axes=2)", "fftn has no axis 2 to transform in U; use 0 to 1."),
+    ("fftn(u, axes=1.0)", "fftn has no axis 1.0 to transform in U; use 0 to 1."),
+    ("fftn(u, axes='x')", "fftn has no axis 'x' to transform in U; use 0 to 1."),
+    ("fftn(pair, axes=0)", "fftn has no axis 0 to transform in PAIR; use 1 to 2."),
+    ("fftn(pair, axes=-3)", "fftn has no axis -3 to transform in PAIR; use 1 to 2."),
+    ("rfftn(u, axes=(0, -2))", "rfftn takes each axis once and at least one, got axes=(0, -2)"),
+    ("dctn(u, axes=())", "dctn takes each axis once and at least one, got axes=(); correct it."),
+    ("fftn(none)", "fftn needs elements along its axes, got NONE; leave such axes out."),
+    (
+        "fftn(u, norm='orthogonal')",
+        "fftn has the norms 'backward', 'ortho' and 'forward', got norm='orthogonal'; use one",
+    ),
+    ("fftn(u, norm=[])", "fftn has the norms 'backward', 'ortho' and 'forward', got norm=[]"),
+    ("rfftn(phasor)", "rfftn takes real values, got PHASOR; use fftn or the real part."),
+    ("dctn(u, type=5)", "dctn has types 1 to 4, got type=5; use one of them."),
+    ("idstn(u, type=True)", "idstn has types 1 to 4, got type=True; use one of them."),
+    ("idctn(thin, type=1)", "idctn of type 1 needs at least 2 elements along each axis, got THIN"),
+    (
+        "irfftn(phasor, length=5)",
+        "irfftn of 4 elements gives 6 or 7, at least 1, got length=5 for PHASOR; use one of these.",
+    ),
+    ("irfftn(thin)", "irfftn of 1 elements gives 0 or 1, at least 1, got length=0 for THIN"),
+    (
+        "fftn(u, ranks=(1, 1), like=u)",
+        "fftn takes one of ranks=, like= and out=, got several; leave the others out.",
+    ),
+    ("rfftn(u, like=u)", "Values of shape (6, 3) cannot be placed as U; both need the same shape."),
+    (
+        "fftn(u, out=u)",
+        "U cannot take what fftn makes of U: shape (6, 4) of complex128, on the same communicator;",
+    ),
+    ("fftn(np.zeros(3))", "fftn takes distributed arrays, got an array of float64"),
+    ("dctn(u, out=np.zeros((6, 4)))", "dctn takes distributed arrays, got an array of float64"),
+    ("fftn(u, like=3)", "redistribute(like=3) is neither array nor grid; pass one of these."),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), REFUSED, ids=[call for call, _ in REFUSED])
+def test_refused(call, text):
+    names = {
+        "u": da.zeros((6, 4)),
+        "pair": da.Grid((6, 4)).zeros(components=(2,)),
+        "phasor": da.zeros((6, 4), complex),
+        "none": da.zeros((6, 0)),
+        "thin": da.zeros((6, 1)),
+    }
+    for name, array in names.items():
+        text = text.replace(name.upper(), repr(array))
+    with pytest.raises(da.ArrayError) as raised:
+        eval(f"da.fft.{call}", {"da": da, "np": np, **names})
+    assert text in str(raised.value)
+
+
+def test_without_scipy_the_extra_is_named(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.startswith("scipy"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(da.UnsupportedError, match=r"install the extra fft .*'\.\[fft\]'"):
+        da.fft.fftn(da.zeros((4, 4)))
