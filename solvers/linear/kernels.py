@@ -13,6 +13,7 @@ Symbols as in the papers that the methods name: x iterate, r residual, p directi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -189,7 +190,7 @@ def advance(x: Symbol, p: Symbol, *, components: Component, rz: Symbol, pq: Symb
 def _pipelined_step(
     gamma: Symbol, gamma_old: Symbol, delta: Symbol, sigma: Symbol
 ) -> tuple[Symbol, Symbol]:
-    """The factors alpha and beta; (p, A p) is `delta - beta^2 sigma`, sigma that of the step before."""
+    """Factors alpha and beta; (p, A p) is `delta - beta^2 sigma`, sigma of the step before."""
     beta = gamma / gamma_old
     return _step(gamma, delta - beta * beta * sigma), beta
 
@@ -322,6 +323,11 @@ def _stabilise(parts: Iterator[list[Symbol]], alpha: Symbol, omega: Symbol) -> N
 # ------------------------------------------------------------------------------------- Chebyshev
 
 
+def _sound_sum(x: Symbol, d: Symbol) -> Symbol:
+    """Their sum, or x where d is not finite."""
+    return da.where(abs(d) < math.inf, x + d, x)
+
+
 @da.stencil(static=("components",))
 def scale_to(d: Symbol, z: Symbol, *, components: Component, factor: Symbol) -> None:
     """`d = factor z`."""
@@ -336,7 +342,7 @@ def sweep(
 ) -> Any:  # fmt: skip
     """`x += d`, `r -= q` and `d = keep d + factor r`; gives |r|^2."""
     for x_, r_, d_, q_ in _each(components, x, r, d, q):
-        x_[...] = x_[...] + d_[...]
+        x_[...] = _sound_sum(x_[...], d_[...])
         r_[...] = r_[...] - q_[...]
         d_[...] = keep * d_[...] + factor * r_[...]
     return _inner(r, r, components, reproducible)
@@ -348,7 +354,7 @@ def follow(
 ) -> Any:
     """`x += d` and `r -= q`; gives |r|^2."""
     for x_, r_, d_, q_ in _each(components, x, r, d, q):
-        x_[...] = x_[...] + d_[...]
+        x_[...] = _sound_sum(x_[...], d_[...])
         r_[...] = r_[...] - q_[...]
     return _inner(r, r, components, reproducible)
 
