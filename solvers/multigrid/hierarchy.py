@@ -79,9 +79,10 @@ def build(discrete: Discrete, *, adjoint: bool, levels: int | None = None) -> li
             return found
         discrete = discrete.on(path.grids[0])
         level = Level.of(discrete)
-        level.below = Descent(discrete, path, level.r, adjoint=adjoint)
+        coarse, links = coarsened(discrete, path)
+        level.below = Descent(discrete, path, level.r, links, adjoint=adjoint)
         found.append(level)
-        discrete = _on_fewer(coarsened(discrete, path))
+        discrete = _on_fewer(coarse)
 
 
 def coarsened_axes(discrete: Discrete) -> tuple[int, ...]:

@@ -239,6 +239,60 @@ def prolong(ndim: int, axis: int, *, add: bool) -> da.StencilKernel:
 
 
 @functools.cache
+def restrict_by_shares(ndim: int, axis: int, offsets: tuple[int, ...]) -> da.StencilKernel:
+    """As `restrict`, where the share s of a fine value belongs to the neighbour of its own coarse
+    one.
+    """
+    weights = [f"w{number}" for number in range(len(offsets))]
+
+    def body(arrays: dict[str, Symbol]) -> None:
+        fine, shares, total = arrays["f"].fine, arrays["s"].fine, None
+        for name, offset in zip(weights, offsets, strict=True):
+            share = shares.shift(axis, offset)
+            part = 1.0 - share if offset in (0, 1) else share
+            part = arrays[name][0] * part * fine.shift(axis, offset)
+            total = part if total is None else total + part
+        arrays["c"][(0,) * ndim] = total
+
+    return kernel(f"multigrid_restrict_by_shares_{axis}", body, ("f", "c", "s", *weights))
+
+
+@functools.cache
+def prolong_by_shares(ndim: int, axis: int, *, add: bool) -> da.StencilKernel:
+    """As `prolong`, with the share s of the neighbour below or above that `low` and `high` choose."""
+
+    def body(arrays: dict[str, Symbol]) -> None:
+        coarse, f, here = arrays["c"].coarse, arrays["f"], (0,) * ndim
+        own, share = coarse.shift(axis, 0), arrays["s"][here]
+        low, high = (arrays[name][0] for name in ("low", "high"))
+        neighbour = low * coarse.shift(axis, -1) + high * coarse.shift(axis, 1)
+        total = own + share * (neighbour - own)
+        f[here] = f[here] + total if add else total
+
+    return kernel(f"multigrid_prolong_by_shares_{axis}", body, ("c", "f", "s", "low", "high"))
+
+
+@functools.cache
+def shares(ndim: int, axis: int, *, points: bool) -> da.StencilKernel:
+    """The share of the resistance between two coarse unknowns that lies before a fine one.
+
+    Links of lengths `near`, `middle` and `far` are in series; `up` chooses the direction.
+    """
+
+    def body(arrays: dict[str, Symbol]) -> None:
+        t, up = arrays["t"], arrays["up"][0]
+        lengths = [arrays[name][0] for name in ("near", "middle", "far")]
+        offsets = ((-1, -1), (0, 0), (0, 0)) if points else ((0, 1), (1, 0), (2, -1))
+        near, middle, far = (
+            length / da.where(up > 0.5, t.shift(axis, above), t.shift(axis, below))
+            for length, (above, below) in zip(lengths, offsets, strict=True)
+        )
+        arrays["s"][(0,) * ndim] = near / (near + middle + far)
+
+    return kernel(f"multigrid_shares_{axis}", body, ("t", "s", "near", "middle", "far", "up"))
+
+
+@functools.cache
 def mean(ndim: int, axis: int, *, harmonic: bool) -> da.StencilKernel:
     """Means of the cells beside points of an axis; `p` and `q` are the shares of the distance in
     the cell below and in that above.

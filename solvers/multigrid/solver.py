@@ -11,6 +11,7 @@ import numpy as np
 import distarray as da
 from solvers.linear.solution import Solution
 from solvers.multigrid import kernels, smoothers
+from solvers.multigrid.accelerate import ConjugateGradients
 from solvers.multigrid.discrete import mean_of
 from solvers.multigrid.hierarchy import Direct, build
 from solvers.multigrid.operator import EllipticOperator
@@ -41,6 +42,9 @@ class Multigrid:
         Whether the cycle is made symmetric, for use as a preconditioner of CG: restriction is then
         the adjoint of prolongation, the smoother must be symmetric ("chebyshev" unless "jacobi" is
         given), and as many sweeps come before as after.
+    accelerated : bool, optional
+        Whether `solve` makes a step of conjugate gradients of each cycle; by default where the
+        coefficient a varies.
     reproducible : bool
         The same bits on any number of ranks.
 
@@ -76,6 +80,7 @@ class Multigrid:
         before: int = 2,
         after: int = 1,
         symmetric: bool = False,
+        accelerated: bool | None = None,
         reproducible: bool = False,
         levels: int | None = None,
     ) -> None:
@@ -93,8 +98,12 @@ class Multigrid:
         self._visits, self._full = VISITS[cycle], cycle == "F"
         self._before, self._after = before, after
         self._reproducible = reproducible
+        varies = operator.discrete.form.links
+        self._accelerated = varies if accelerated is None else accelerated
         self._smooth = smoothers.smoother(smoother, operator.grid.ndim)
-        self.levels = build(operator.discrete, adjoint=symmetric, levels=levels)
+        self.levels = build(
+            operator.discrete, adjoint=symmetric or operator.discrete.form.links, levels=levels
+        )
         self._direct = Direct(self.levels[-1])
 
     def solve(
@@ -141,8 +150,9 @@ class Multigrid:
         else:
             finest.u[...] = x0
         history = _History(self._scale(), rtol, atol, max_cycles)
-        start = self._norm()
-        history.add(start)
+        history.add(self._norm())
+        if self._accelerated:
+            return self._solve_accelerated(history, callback)
         while not history.done:
             if self._full and x0 is None and history.cycles == 0:
                 self._full_multigrid(0)
@@ -151,10 +161,7 @@ class Multigrid:
             history.add(self._norm())
             if callback is not None:
                 callback(history.cycles, history.residuals[-1])
-        x = self.operator.solution()
-        self._remove_mean(finest.u)
-        x[...] = finest.u
-        return history.solution(x)
+        return history.solution(self._result(finest.u))
 
     def __call__(self, r: da.DistArray, out: da.DistArray) -> None:
         """`out` = one cycle for the right-hand side r, from zero: a preconditioner. Collective.
@@ -173,6 +180,30 @@ class Multigrid:
         self._cycle(0)
 
     # ---- cycles
+
+    def _solve_accelerated(
+        self, history: _History, callback: Callable[[int, float], Any] | None
+    ) -> Solution:
+        finest = self.levels[0]
+        finest.compute_residual()
+        x, r = finest.discrete.zeros(), finest.discrete.zeros()
+        x[...], r[...] = finest.u, finest.r
+        iteration = ConjugateGradients(finest.discrete, x, r, reproducible=self._reproducible)
+        while not history.done:
+            finest.f[...] = r
+            finest.clear()
+            self._cycle(0)
+            history.add(iteration.step(finest.u))
+            if callback is not None:
+                callback(history.cycles, history.residuals[-1])
+        return history.solution(self._result(x))
+
+    def _result(self, u: da.DistArray) -> da.DistArray:
+        """u with the operator's conditions and without a mean where that is arbitrary."""
+        x = self.operator.solution()
+        self._remove_mean(u)
+        x[...] = u
+        return x
 
     def _cycle(self, number: int) -> None:
         level = self.levels[number]

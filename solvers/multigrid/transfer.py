@@ -15,10 +15,10 @@ import numpy as np
 import distarray as da
 from solvers.multigrid import kernels
 from solvers.multigrid.discrete import Discrete, axis_of, link_location, private
-from solvers.multigrid.weights import Floats, Transfer, inject, transfer
+from solvers.multigrid.weights import Floats, Transfer, inject, series, share_weights, transfer
 
 #: A kernel along an axis and the profiles that it takes.
-Step = tuple[da.StencilKernel, tuple[da.Profile, ...]]
+Step = tuple[da.StencilKernel, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +51,15 @@ class Descent:
         Whether the restriction is the adjoint of the prolongation.
     """
 
-    def __init__(self, fine: Discrete, path: Path, residual: da.DistArray, *, adjoint: bool) -> None:
+    def __init__(self, fine: Discrete, path: Path, residual: da.DistArray, links: Mapping[int, da.DistArray] | None = None, *, adjoint: bool) -> None:
         self.arrays = [residual, *(fine.zeros(grid) for grid in path.grids[1:])]
         self._down: list[Step] = []
         self._up: list[tuple[Step, Step]] = []
         ndim = fine.grid.ndim
         for axis, before, after in zip(path.axes, path.grids, path.grids[1:], strict=False):
+            if links is not None and axis in links:
+                self._add_shares(fine, axis, (before, after), links[axis], adjoint=adjoint)
+                continue
             weights = _weights(fine, axis, before, after, adjoint=adjoint)
             offsets = tuple(weights.restrict)
             down = (_profile(fine, after, axis, w) for w in weights.restrict.values())
@@ -68,6 +71,37 @@ class Descent:
                     (kernels.prolong(ndim, axis, add=True), up),
                 )
             )
+
+    def _add_shares(
+        self,
+        fine: Discrete,
+        axis: int,
+        grids: tuple[da.Grid, da.Grid],
+        link: da.DistArray,
+        *,
+        adjoint: bool,
+    ) -> None:
+        """The steps along an axis of varying coefficient."""
+        (before, after), ndim = grids, fine.grid.ndim
+        axes = [axis_of(grid, fine.location, fine.sides, axis) for grid in grids]
+        between = series(*axes)
+        share = private(before, fine.location, fine.dtype)
+        lengths = (between.near, between.middle, between.far, between.up)
+        profiles = (_profile(fine, before, axis, values) for values in lengths)
+        kernels.shares(ndim, axis, points=fine.axes[axis].points)(link, share, *profiles)
+        if adjoint or axes[0].points:
+            weights = share_weights(*axes, between, adjoint=adjoint)
+            down = (_profile(fine, after, axis, w) for w in weights.values())
+            kernel = kernels.restrict_by_shares(ndim, axis, tuple(weights))
+            self._down.append((kernel, (share, *down)))
+        else:
+            weights = transfer(*axes, adjoint=False).restrict
+            down = (_profile(fine, after, axis, w) for w in weights.values())
+            self._down.append((kernels.restrict(ndim, axis, tuple(weights)), tuple(down)))
+        flags = (_profile(fine, before, axis, values) for values in (between.low, between.high))
+        up = (share, *flags)
+        replace, add = (kernels.prolong_by_shares(ndim, axis, add=add) for add in (False, True))
+        self._up.append(((replace, up), (add, up)))
 
     @property
     def landing(self) -> da.DistArray:
@@ -108,21 +142,28 @@ def _profile(fine: Discrete, grid: da.Grid, axis: int, values: Floats) -> da.Pro
     return grid.profile(axis, np.asarray(values, fine.dtype))
 
 
-def coarsened(fine: Discrete, path: Path) -> Discrete:
+def coarsened(fine: Discrete, path: Path) -> tuple[Discrete, dict[int, da.DistArray]]:
     """The operator on the last grid of a path, discretised anew. Collective.
 
     Along its axis a coefficient on links is taken where links of both grids lie at the same points,
     or, between points, from both links in series; across it is the mean of the links that are
     joined.
     """
-    links = fine.links and tuple(
-        _carry(fine, path, array, _link_weights(fine, path, axis))
-        for axis, array in enumerate(fine.links)
-    )
+    links, met = [], {}
+    for axis, array in enumerate(fine.links or ()):
+        held = _carry(fine, path, array, _link_weights(fine, path, axis))
+        links.append(held[-1])
+        odd = fine.grid.periodic[axis] and fine.grid.shape[axis] % 2
+        if axis in path.axes and not odd:
+            met[axis] = held[path.axes.index(axis)]
     c = fine.c
     if fine.form.field:
-        c = _carry(fine, path, c, {n: (_shares(fine, path, n), False) for n in path.axes})
-    return Discrete(path.grids[-1], fine.location, fine.sides, fine.a, links, c, fine.dtype)
+        c = _carry(fine, path, c, {n: (_shares(fine, path, n), False) for n in path.axes})[-1]
+    grid = path.grids[-1]
+    coarse = Discrete(
+        grid, fine.location, fine.sides, fine.a, tuple(links) or None, c, fine.dtype
+    )
+    return coarse, met
 
 
 #: For an axis the restriction's weights by offset, and whether the mean is a harmonic one.
@@ -159,15 +200,16 @@ def _link_weights(fine: Discrete, path: Path, along: int) -> _Carriage:
 
 def _carry(
     fine: Discrete, path: Path, array: da.DistArray, weights: _Carriage
-) -> da.DistArray:
-    """Restrict a coefficient along a path."""
+) -> list[da.DistArray]:
+    """A coefficient on all grids of a path."""
+    held = [array]
     for axis, grid in zip(path.axes, path.grids[1:], strict=False):
         along, harmonic = weights[axis]
         target = private(grid, array.location, fine.dtype)
         kernel = kernels.restrict(grid.ndim, axis, tuple(along), inverse=harmonic)
-        kernel(array, target, *(grid.profile(axis, np.asarray(w, fine.dtype)) for w in along.values()))
-        array = target
-    return array
+        kernel(held[-1], target, *(grid.profile(axis, np.asarray(w, fine.dtype)) for w in along.values()))
+        held.append(target)
+    return held
 
 
 def to_links(

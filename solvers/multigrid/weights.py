@@ -180,6 +180,65 @@ def _between_cells(fine: Axis, coarse: Axis) -> tuple[Floats, Floats, Floats]:
     return low, middle, high
 
 
+@dataclass(frozen=True, eq=False)
+class Series:
+    """What lies between a fine unknown's own coarse one and the neighbour on its side (`up`: above):
+    links of the lengths `near` (to the fine unknown), `middle` and `far`. `low` and `high` are 1
+    where the neighbour below or above exists and enters.
+    """
+
+    near: Floats
+    middle: Floats
+    far: Floats
+    up: Floats
+    low: Floats
+    high: Floats
+
+
+def series(fine: Axis, coarse: Axis) -> Series:
+    """The links between coarse unknowns; not for periodic axes of odd length."""
+    k = np.arange(fine.count)
+    upward = k % 2 == 1
+    below, above = fine.distances()
+    if fine.points:
+        near = np.where(upward, below, 0.0)
+        middle = np.where(upward, above, 1.0)
+        if not fine.periodic and fine.count % 2 == 0:
+            near[-1], middle[-1] = 1.0, 0.0  # the end, which both axes have
+        return Series(near, middle, np.zeros(k.size), np.ones(k.size), 0.0 * k, 1.0 * upward)
+    inner, outer = np.where(upward, below, above), np.where(upward, above, below)
+    parent = k // 2
+    near = np.where(2 * parent + 1 < fine.count, 0.5 * inner, 0.0)
+    # The neighbour's centre lies half a link further, if it has two fine cells.
+    other = (parent + np.where(upward, 1, -1)) % coarse.count
+    pair = 2 * other + 1 < fine.count
+    ahead = np.where(upward, np.roll(above, -1), np.roll(below, 1))
+    far = np.where(pair, 0.5 * ahead, 0.0)
+    middle, low, high = outer.copy(), 1.0 * ~upward, 1.0 * upward
+    if not fine.periodic:
+        sides = ((upward == 0) & (parent == 0), upward & (parent == coarse.count - 1))
+        for beyond, factor, flags in zip(sides, fine.ends, (low, high), strict=True):
+            share = 0.5 * (1.0 - (-1.0 if factor is FIXED else factor))
+            middle[beyond] *= 0.5 / max(share, 1e-12)  # nothing flows through a closed side
+            far[beyond] = flags[beyond] = 0.0
+    return Series(near, middle, far, 1.0 * upward, low, high)
+
+
+def share_weights(fine: Axis, coarse: Axis, between: Series, *, adjoint: bool) -> dict[int, Floats]:
+    """As `Transfer.restrict`, to be multiplied by the shares, or by what they leave of 1."""
+    children = 2 * np.arange(coarse.count)
+    wrap = fine.periodic
+    found = {
+        -1: _gathered(fine.volumes * between.high, children - 1, wrap=wrap),
+        0: _gathered(fine.volumes, children),
+        1: _gathered(fine.volumes, children + 1),
+        2: _gathered(fine.volumes * between.low, children + 2, wrap=wrap),
+    }
+    if fine.points:
+        del found[2]
+    return {d: part / coarse.volumes for d, part in found.items()}
+
+
 def _between_points(fine: Axis, coarse: Axis) -> tuple[Floats, Floats, Floats]:
     k = np.arange(fine.count)
     below, above = fine.distances()
