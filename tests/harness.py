@@ -6,6 +6,7 @@ job is ended and `RanksFailed` shows them. Nothing here imports the code under t
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import os
@@ -50,6 +51,9 @@ OPEN_MPI = {
 
 #: On which ranks write their stacks; checkpointers take SIGTERM and SIGUSR1.
 STACKS_SIGNAL = signal.SIGUSR2
+
+#: What a job says of each of several test files.
+STARTED, PASSED = "started", "passed on all ranks"
 
 STACKS_SECONDS = 1.0  # for the ranks to write their stacks
 END_SECONDS = 5.0  # for a launcher to end its ranks before they are killed
@@ -155,6 +159,27 @@ def run_test_file(path: str | Path, n: int, *names: str, timeout: float = 60.0) 
     return _run([mpirun(), "-n", str(n)], [str(path), *names], None, timeout, True, ROOT)
 
 
+def run_test_files(paths: Sequence[str | Path], n: int, timeout: float) -> RanksResult:
+    """Run several test files by one job, up to the first that fails, whose result has a code other
+    than 0; `timeout` holds for each of them. See `ran` and `passed`.
+    """
+    command = [mpirun(), "-n", str(n)]
+    try:
+        return _run(command, ["--files", *map(str, paths)], None, timeout, False, ROOT)
+    except RanksFailed as hang:
+        return hang.result
+
+
+def ran(result: RanksResult, path: str | Path) -> bool:
+    """Whether a job of several test files came as far as this one."""
+    return f"{path}: {STARTED}\n" in result.stdout
+
+
+def passed(result: RanksResult, path: str | Path) -> bool:
+    """Whether this one of several test files passed on all ranks."""
+    return f"{path}: {PASSED}\n" in result.stdout
+
+
 def _program(target: str | Path, args: Sequence[str]) -> list[str]:
     return ["--script" if str(target).endswith(".py") else "--module", str(target), *args]
 
@@ -216,7 +241,7 @@ def _watched(
             start_new_session=True,
         )
         try:
-            process.wait(timeout)
+            _wait(process, folder / "stdout", timeout)
         except subprocess.TimeoutExpired:
             timed_out = True
             _signal_ranks(folder, STACKS_SIGNAL)
@@ -228,6 +253,16 @@ def _watched(
     return RanksResult(
         tuple(command), process.returncode, *texts, seconds, timed_out, _stacks(folder)
     )
+
+
+def _wait(process: subprocess.Popen[bytes], output: Path, timeout: float) -> None:
+    """Wait for the end of a job, as long as one test file or more passes in each `timeout`."""
+    count = -1
+    while count < (count := output.read_bytes().count(f": {PASSED}\n".encode())):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout)
+            return
+    raise subprocess.TimeoutExpired(process.args, timeout)
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path) -> None:

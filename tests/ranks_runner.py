@@ -3,8 +3,9 @@
 `python -m tests.ranks_runner FILE [NAME ...]` calls every `test_*` function of FILE (or those whose
 name contains a NAME) on all ranks of the world, agrees on the outcome after each, and reports each
 failure with its rank and traceback. A function with a parameter `folder` gets an empty folder that
-all ranks share. `--script FILE ARGS` and `--module NAME ARGS` run a program as Python would, but so
-that a hang can be looked into.
+all ranks share. `--files FILE ...` does so for several files in turn, up to the first that fails.
+`--script FILE ARGS` and `--module NAME ARGS` run a program as Python would, but so that a hang can
+be looked into.
 
 Before anything else a rank names itself in the harness's folder and arranges for SIGUSR2 to write
 its stacks there.
@@ -31,7 +32,7 @@ from types import ModuleType
 from typing import Any
 
 from tests import devices
-from tests.harness import FOLDER_VARIABLE, ROOT, STACKS_SIGNAL
+from tests.harness import FOLDER_VARIABLE, PASSED, ROOT, STACKS_SIGNAL, STARTED
 
 GRACE_SECONDS = 5.0  # for the other ranks to arrive once a rank has failed
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
@@ -125,12 +126,24 @@ def report(name: str, errors: list[str | None]) -> None:
         print(f"FAILED {name} on rank {ranks} of {len(errors)}\n{text}", file=sys.stderr)
 
 
-def run_tests(path: str, names: list[str]) -> int:
+def run_files(paths: list[str]) -> int:
+    """Run whole test files in turn, each announced and closed by a line with its name."""
+    ranks = Ranks()
+    for path in paths:
+        if ranks.rank == 0:
+            print(f"{path}: {STARTED}", flush=True)
+        if run_tests(path, [], ranks):
+            return 1
+        if ranks.rank == 0:
+            print(f"{path}: {PASSED}", flush=True)
+    return 0
+
+
+def run_tests(path: str, names: list[str], ranks: Ranks) -> int:
     """Call the test functions of one file in their order; 0 when all pass on all ranks."""
     warnings.simplefilter("error")
     # Ranks of a test job share what GPUs there are.
     warnings.filterwarnings("ignore", r".*ranks of a node share|Each rank sees one GPU only")
-    ranks = Ranks()
     found: list[Callable[..., Any]] = []
     errors = ranks.agree(call(lambda: found.extend(functions_of(load(path), names)), ranks))
     if ranks.rank == 0:
@@ -170,6 +183,8 @@ def functions_of(module: ModuleType, names: list[str]) -> list[Callable[..., Any
 def main(arguments: list[str]) -> int:
     """Run a test file, a script or a module, as the first argument says."""
     watch()
+    if arguments[0] == "--files":
+        return run_files(arguments[1:])
     if arguments[0] == "--script":
         sys.argv = arguments[1:]
         sys.path[0] = str(Path(arguments[1]).resolve().parent)
@@ -180,7 +195,7 @@ def main(arguments: list[str]) -> int:
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         devices.finish()
     else:
-        return run_tests(arguments[0], arguments[1:])
+        return run_tests(arguments[0], arguments[1:], Ranks())
     return 0
 
 

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import RanksFailed, RanksResult, clean_environment, run_ranks, run_serial
+from tests.harness import (
+    RanksFailed,
+    RanksResult,
+    clean_environment,
+    passed,
+    ran,
+    run_ranks,
+    run_serial,
+    run_test_files,
+)
 from tests.harness import run_test_file as run_file
 
 HANG = """
@@ -131,6 +140,30 @@ def test_names_choose_functions(tmp_path: Path) -> None:
     file = tmp_path / "ranks_case.py"
     file.write_text(ALL_RANKS_FAIL)
     assert "1 passed, 0 failed, 1 found" in run_file(file, 2, "passes").stdout
+
+
+def test_files_of_one_job_run_up_to_the_first_that_fails(tmp_path: Path) -> None:
+    texts = ["def test_a(): pass", ALL_RANKS_FAIL, "def test_b(): pass"]
+    files = [tmp_path / f"ranks_{number}.py" for number in range(3)]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    result = run_test_files(files, 2, timeout=60)
+    assert [ran(result, file) for file in files] == [True, True, False]
+    assert [passed(result, file) for file in files] == [True, False, False]
+    assert result.returncode == 1
+    assert run_test_files(files[::2], 2, timeout=60).returncode == 0
+
+
+def test_each_file_of_a_job_has_its_time(tmp_path: Path) -> None:
+    waits = "import time\ndef test_waits(): time.sleep(4)"
+
+    files = [tmp_path / f"ranks_{name}.py" for name in "abc"]
+    for file, text in zip(files, (waits, waits, HANG), strict=True):
+        file.write_text(text)
+    result = run_test_files(files, 2, timeout=7)
+    assert [passed(result, file) for file in files] == [True, True, False]
+    assert result.timed_out
+    assert "ranks_c.py" in result.stacks
 
 
 def test_scripts_run_as_python_would_run_them(tmp_path: Path) -> None:
