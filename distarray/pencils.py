@@ -28,7 +28,7 @@ from distarray.regions import Box
 from distarray.transfer import Selection, Share, TransferPlan
 
 #: Bytes of a chunk: it stays in the cache with what is made of it.
-CHUNK_BYTES = 1 << 19
+CHUNK_BYTES = 1 << 20
 #: Lines are transformed in groups of this many bytes, the widest vectors of a CPU: a library that
 #: works on several lines at once then does so with all of them, and the bits of a line cannot
 #: depend on how many there are.
@@ -147,9 +147,8 @@ def passes_of(
     before = after = source
     for number, work in enumerate(works):
         later = [other.axis for other in works[number:]]
-        axes = {other.axis for other in group}
         cut = after.decomposition.ranks[work.axis] > 1
-        crowded = work.axis in axes or (after.ndim > 1 and len(axes | {work.axis}) == after.ndim)
+        crowded = _crowded({other.axis for other in group}, work.axis, after.ndim)
         if cut or crowded:
             passes.append(Pass(tuple(group), before, after))
             ranks = _whole_along(later, after, target, size) if cut else after.decomposition.ranks
@@ -162,6 +161,14 @@ def passes_of(
     if not _lie_alike(after, end):
         passes.append(Pass((), end, end))
     return passes
+
+
+def _crowded(axes: set[int], axis: int, ndim: int) -> bool:
+    """Whether a pass along some axes should not run along one more: it does already, or it would
+    be left with no axis to cut into chunks but the last, along which they would be thin.
+    """
+    free = set(range(ndim)) - axes - {axis}
+    return axis in axes or (bool(axes) and free <= {ndim - 1})
 
 
 def _whole_along(
