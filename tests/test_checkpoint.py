@@ -176,6 +176,7 @@ from distarray.io.write import begin_save
 
 u = da.Grid((6, 5)).zeros()
 plan = begin_save(sys.argv[1], {"u": u}, step=7)
+plan.lay_out()
 print("begun", flush=True)
 sys.stdin.readline()
 plan.write([u])

@@ -404,8 +404,9 @@ class MpiCommunicator:
     ) -> None:
         """Move all pieces between memory and file by collective calls.
 
-        A rank that has nothing left goes on taking part, and all stop together once one has met an
-        error, which is raised at the end.
+        All ranks ask for their next pieces together, so that these may be made by messages among
+        ranks. One that has nothing left goes on taking part, and all stop together once one has met
+        an error, which is raised at the end.
         """
         errors = _FileErrors(path, action)
         with errors.noted():
@@ -415,15 +416,17 @@ class MpiCommunicator:
         length = None if mode == MPI.MODE_WRONLY else file.Get_size()
         parts = _parts_of(pieces, self._limit, length)
         while True:
-            part = None
+            mine = None
             with errors.noted():
-                part = next(parts, None)
-            state = np.array([part is not None, errors.first is not None])
-            more, failed = self.allreduce(state, "max").tolist()
-            if failed or not more:
+                mine = next(parts, None)
+            state = [-1 if mine is None else len(mine), errors.first is not None]
+            most, failed = self.allreduce(np.array(state, np.int64), "max").tolist()
+            if failed or most < 0:
                 break
-            with errors.noted():
-                _transfer_slab(file, part, write=mode == MPI.MODE_WRONLY)
+            for k in range(most):
+                part = mine[k] if mine is not None and k < len(mine) else None
+                with errors.noted():
+                    _transfer_slab(file, part, write=mode == MPI.MODE_WRONLY)
         with errors.noted():
             file.Close()
         self.agree(errors.first)
@@ -453,16 +456,15 @@ class _FileErrors:
 
 def _parts_of(
     pieces: Iterable[BlockPiece], limit: int, length: int | None
-) -> Iterator[tuple[BlockPiece, Box]]:
-    """Pieces with the parts of at most `limit` bytes in which they are moved, of a file of this
+) -> Iterator[list[tuple[BlockPiece, Box]]]:
+    """For each piece the parts of at most `limit` bytes in which it is moved, of a file of this
     length: a library may read beyond the end and say nothing.
     """
     for piece in pieces:
         end = piece.offset + math.prod(piece.shape) * piece.values.itemsize
         if length is not None and length < end:
             raise EOFError(f"it has {length} bytes, one of its arrays ends at byte {end}")
-        for part in _slabs(piece.box, piece.values.itemsize, limit):
-            yield piece, part
+        yield [(piece, part) for part in _slabs(piece.box, piece.values.itemsize, limit)]
 
 
 def _slabs(box: Box, itemsize: int, limit: int) -> list[Box]:

@@ -1,17 +1,22 @@
 """A checkpoint that is written behind the run: the state is copied, a thread writes the copy.
 
 The thread of each rank makes no MPI call. What ranks do together is done on the main thread, by
-`advance`, in the calls of a checkpointer that find the threads of all ranks ready:
+`advance`, in the calls of a checkpointer that find the threads of all ranks ready; it takes no
+longer than a message:
 
-    copy                  the run is held for this alone
-    thread  write         this rank's values to their places in the file
-    together  seal        checksums and digest
-    thread  check         this rank's share read back; the file flushed to the disk
-    together  publish     the new name
+    copy                       the run is held for this alone
+    thread    create           root lays out the file
+    together  share            where arrays start
+    thread    write            this rank's values to their places in the file
+    together  combine          the checksums of all ranks
+    thread    check            sealed by root; this rank's share read back; flushed to the disk
+    together  rename           once all ranks have checked it
+    thread    settle           root flushes the folder, and lists the file
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import weakref
@@ -102,44 +107,75 @@ class BackgroundWrite:
     Parameters
     ----------
     plan : WritePlan
-        The file, laid out, with no values yet.
+        The file, not yet laid out.
     copies : list of ndarray
-        What this rank owns of each array; must not change until the file is in place.
+        What this rank owns of each array; must not change until `advance` has said that the file is
+        in place.
+    listed : function
+        Called last of all, on root, on another thread, once the file is in place.
     """
 
-    def __init__(self, plan: WritePlan, copies: list[Values]) -> None:
+    def __init__(self, plan: WritePlan, copies: list[Values], listed: Callable[[], None]) -> None:
         self.plan = plan
-        self._checking = False
-        self._task = _Task(lambda: plan.write_here(copies))
+        self._listed = listed
+        self._subject = f"The file '{plan.partial}' cannot be written"
+        self._copies = copies
+        self._stage = 0
+        self._task = _Task(plan.create)
         self._dropped = weakref.finalize(self, _say_dropped, plan)
+
+    def _next(self) -> tuple[Callable[[], None], Callable[[], None]] | None:
+        """What ranks do together next, and what threads do then; None once all is done."""
+        plan, copies, listed = self.plan, self._copies, self._listed
+
+        def settle() -> None:
+            plan.settle()
+            if plan.communicator.rank == 0:
+                listed()
+
+        stages = (
+            (plan.share, lambda: plan.write_here(copies)),
+            (plan.combine, plan.check),
+            (self._rename, settle),
+        )
+        self._stage += 1
+        return stages[self._stage - 1] if self._stage <= len(stages) else None
+
+    def _rename(self) -> None:
+        target = self.plan.target
+        with agreed(self.plan.communicator, f"The file '{target}' cannot be put in place"):
+            self.plan.rename()
+        self._subject = f"The folder '{os.path.dirname(target)}' cannot be written"
 
     def busy(self) -> bool:
         """Whether this rank's thread is still at work. Local."""
         return not self._task.done()
 
     def advance(self) -> bool:
-        """Wait for the threads of all ranks and go on; whether the file is in place. Collective.
+        """Wait for the threads of all ranks and go on; whether the file is in place and all is
+        done. Collective.
 
         Raises
         ------
         FileError
-            On all ranks, if the thread of one has met an error; nothing of the file is left.
+            On all ranks, if the thread of one has met an error; nothing of the file is left, unless
+            it has its name.
         """
-        plan, subject = self.plan, f"The file '{self.plan.partial}' cannot be written"
+        plan = self.plan
         try:
-            with agreed(plan.communicator, subject):
+            with agreed(plan.communicator, self._subject):
                 self._task.result()
-            if self._checking:
-                plan.publish()
+            stage = self._next()
+            if stage is None:
                 self._dropped.detach()
                 return True
-            plan.seal()
+            together, behind = stage
+            together()
         except BaseException:
             self._dropped.detach()
             plan.abandon()
             raise
-        self._checking = True
-        self._task = _Task(plan.check)
+        self._task = _Task(behind)
         return False
 
 

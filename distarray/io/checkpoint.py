@@ -9,6 +9,7 @@ there. A file that is not listed counts as newer if its step is above that of th
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -173,6 +174,7 @@ class Checkpointer:
         """Write a checkpoint, or begin to, in the background. Collective."""
         self._require_folder(communicator)
         target = self.folder / f"checkpoint_{step:010d}.h5"
+        tidy = functools.partial(_tidy, self.folder, target.name, self.keep)
         plan = begin_save(
             target,
             arrays,
@@ -183,17 +185,17 @@ class Checkpointer:
             refuse_nan=not self._allow_nan,
         )
         if self._background and plan.side_by_side and not wait:
-            with (
-                _abandoned_on_error(plan),
-                agreed(communicator, f"The file '{target}' cannot be written"),
-            ):
+            with agreed(communicator, f"The file '{target}' cannot be written"):
                 copies = self._copies.take(arrays.values())
-            self._underway = BackgroundWrite(plan, copies)
+            self._underway = BackgroundWrite(plan, copies, tidy)
             return
+        plan.lay_out()
         with _abandoned_on_error(plan):
             plan.write(arrays.values())
             plan.finish()
-        self._list(communicator, target.name)
+        with agreed(communicator, f"The folder '{self.folder}' cannot be written"):
+            if communicator.rank == 0:
+                tidy()
 
     def _require_folder(self, communicator: Communicator) -> None:
         """Make the folder at the first save. Collective."""
@@ -215,20 +217,13 @@ class Checkpointer:
     def _advance(self, underway: BackgroundWrite) -> None:
         """The next stage of what is under way. Collective."""
         self._underway = None
-        if underway.advance():
-            self._list(underway.plan.communicator, os.path.basename(underway.plan.target))
-        else:
+        if not underway.advance():
             self._underway = underway
 
     def _complete(self) -> None:
         """Wait for what is under way. Collective."""
         while self._underway is not None:
             self._advance(self._underway)
-
-    def _list(self, communicator: Communicator, name: str) -> None:
-        with agreed(communicator, f"The folder '{self.folder}' cannot be written"):
-            if communicator.rank == 0:
-                self._tidy(name)
 
     def _leave(self, communicator: Communicator, received: int, step: int) -> NoReturn:
         preemption.leave()
@@ -266,7 +261,7 @@ class Checkpointer:
         communicator = grid.communicator
         with agreed(communicator, f"The folder '{self.folder}' cannot be read"):
             if communicator.rank == 0:
-                names = self._names()
+                names = _names(self.folder)
         names = communicator.bcast(names)
         reasons: list[str] = []
         for name in names:
@@ -330,34 +325,34 @@ class Checkpointer:
         self._interval = interval
         return int(step) % self.every == 0 or (before is not None and interval > before)
 
-    def _names(self) -> list[str]:
-        """Names of the checkpoints in the folder, the one written last first. Root only."""
-        if not self.folder.is_dir():
-            return []
-        present = {
-            name
-            for name in os.listdir(self.folder)
-            if _NAME.fullmatch(name) and (self.folder / name).is_file()
-        }
-        listed: list[str] = []
-        with contextlib.suppress(OSError):  # missing, a folder, or not to be read
-            listed = (self.folder / _LIST).read_text(encoding="utf-8", errors="replace").split()
-        listed = [name for name in dict.fromkeys(listed) if name in present]
-        unlisted = sorted(present.difference(listed), key=_step_of, reverse=True)
-        # A job that ended before it listed a checkpoint left one of a higher step than the listed.
-        newer = [name for name in unlisted if listed and _step_of(name) > _step_of(listed[0])]
-        return newer + listed + [name for name in unlisted if name not in newer]
 
-    def _tidy(self, newest: str) -> None:
-        """List a new checkpoint first; remove unfinished files and those not kept. Root only."""
-        names = [newest, *(name for name in self._names() if name != newest)]
-        # With those that are removed next: one that stays after a crash is then known to be old.
-        place.write_text(str(self.folder / _LIST), "\n".join(names) + "\n")
-        for name in names[self.keep :]:
-            place.unlink(str(self.folder / name))
-        for path in map(str, self.folder.glob("checkpoint_*.h5.partial")):
-            if not place.is_held(path):  # by another job
-                place.discard(path)
+def _names(folder: Path) -> list[str]:
+    """Names of the checkpoints in a folder, the one written last first. Root only."""
+    if not folder.is_dir():
+        return []
+    present = {
+        name for name in os.listdir(folder) if _NAME.fullmatch(name) and (folder / name).is_file()
+    }
+    listed: list[str] = []
+    with contextlib.suppress(OSError):  # missing, a folder, or not to be read
+        listed = (folder / _LIST).read_text(encoding="utf-8", errors="replace").split()
+    listed = [name for name in dict.fromkeys(listed) if name in present]
+    unlisted = sorted(present.difference(listed), key=_step_of, reverse=True)
+    # A job that ended before it listed a checkpoint left one of a higher step than the listed.
+    newer = [name for name in unlisted if listed and _step_of(name) > _step_of(listed[0])]
+    return newer + listed + [name for name in unlisted if name not in newer]
+
+
+def _tidy(folder: Path, newest: str, keep: int) -> None:
+    """List a new checkpoint first; remove unfinished files and those not kept. Root only."""
+    names = [newest, *(name for name in _names(folder) if name != newest)]
+    # With those that are removed next: one that stays after a crash is then known to be old.
+    place.write_text(str(folder / _LIST), "\n".join(names) + "\n")
+    for name in names[keep:]:
+        place.unlink(str(folder / name))
+    for path in map(str, folder.glob("checkpoint_*.h5.partial")):
+        if not place.is_held(path):  # by another job
+            place.discard(path)
 
 
 @contextlib.contextmanager

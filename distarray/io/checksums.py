@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.io import place
+from distarray.io import crc, place
 from distarray.io.record import ArrayRecord, FileRecord
 from distarray.io.tiles import Index, tile_box, tile_counts, tile_sizes, tiles_over
 from distarray.regions import Box
@@ -65,6 +65,7 @@ class Checksums:
         self._tile = array.tile
         self._itemsize = np.dtype(array.dtype).itemsize
         self._scratch = scratch
+        self._crc = crc.function_for(array.nbytes)
         self.table = np.zeros(tile_counts(array.shape, array.tile), np.uint32)
 
     def add(self, box: Box, values: Values) -> None:
@@ -72,18 +73,17 @@ class Checksums:
         for index in tiles_over(box, self._tile):
             whole = tile_box(index, self._shape, self._tile)
             part = whole.intersection(box)
-            octets = self._octets(whole, part, values[part.slices(box.start)])
-            self.table[index] ^= np.uint32(zlib.crc32(octets.data) ^ _of_zeros(octets.nbytes))
+            tile = self._tile_of(whole, part, values[part.slices(box.start)])
+            self.table[index] ^= np.uint32(self._crc(tile) ^ _of_zeros(tile.nbytes))
 
-    def _octets(self, whole: Box, part: Box, inside: Values) -> Values:
-        """The bytes of a tile that is zero but for the values of a part of it."""
-        if part == whole and inside.flags.c_contiguous:
-            return inside.reshape(-1).view(np.uint8)
-        octets = self._scratch.array((whole.size * inside.itemsize,), np.dtype(np.uint8))
-        if part != whole:
-            octets[...] = 0
-        octets.view(inside.dtype).reshape(whole.shape)[part.slices(whole.start)] = inside
-        return octets
+    def _tile_of(self, whole: Box, part: Box, inside: Values) -> Values:
+        """A tile that is zero but for the values of a part of it."""
+        if part == whole:
+            return inside
+        tile = self._scratch.array(whole.shape, inside.dtype)
+        tile.reshape(-1).view(np.uint8)[...] = 0
+        tile[part.slices(whole.start)] = inside
+        return tile
 
     def finished(self, combined: Values) -> Values:
         """The checksums of whole tiles, from the combined tables of all ranks. Local."""

@@ -7,15 +7,14 @@ before stays as it was.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.comm.base import BlockPiece, Communicator
+from distarray.comm.base import Communicator
 from distarray.errors import (
     BackendError,
     CommunicationError,
@@ -28,11 +27,10 @@ from distarray.io import checksums, conditions, hdf5, place, plain
 from distarray.io.agreement import agreed, clause
 from distarray.io.checksums import Buffer, Checksums
 from distarray.io.describe import grid_record, path_of
+from distarray.io.reading import read_values
 from distarray.io.record import ArrayRecord, FileRecord
-from distarray.io.tiles import chunks
-from distarray.io.verify import CHUNK, Metadata, sound_metadata
-from distarray.io.write import begin_save, owned_box
-from distarray.regions import Box
+from distarray.io.verify import Metadata, sound_metadata
+from distarray.io.write import begin_save
 
 
 class Arrays(dict[str, DistArray]):
@@ -88,11 +86,12 @@ def save(
     step, time : int and float, optional
     attrs : dict, optional
         Numbers, strings, None, small arrays, lists and dicts of these.
-    method : {"mpiio", "h5py", "root"}, optional
-        How values come into the file, which has the same bytes each way: all ranks write through
-        MPI-IO, or through an h5py that was built for MPI; or root writes what the others send. By
-        default root where the file system does not keep what several processes write side by side
-        (NFS and others), else the installed h5py's own way if it has one, else MPI-IO.
+    method : {"posix", "mpiio", "h5py", "root"}, optional
+        How values come into the file, which has the same bytes each way: each rank writes for
+        itself; all write through MPI-IO, or through an h5py that was built for MPI; or root writes
+        what the others send. By default root where the file system does not keep what several
+        processes write side by side (NFS and others), else the installed h5py's own way if it has
+        one, else posix on a file system of this machine and MPI-IO on one of many.
 
     Raises
     ------
@@ -109,6 +108,7 @@ def save(
     plan = begin_save(
         path, arrays, step=step, time=time, attrs=attrs, method=method, with_xdmf=True
     )
+    plan.lay_out()
     try:
         plan.write(arrays.values())
         plan.finish()
@@ -186,7 +186,9 @@ def _load(source: str, grid: Grid, names: Sequence[str] | None, dtype: Any) -> S
         dtypes = element_types(source, chosen, dtype)
     made = zip(chosen, dtypes, strict=True)
     arrays = {array.name: _create(source, grid, replace(array, dtype=to)) for array, to in made}
-    sums = _read(source, chosen, arrays, communicator)
+    scratch = Buffer()
+    sums = [Checksums(array, scratch) for array in chosen]
+    read_values(source, chosen, list(arrays.values()), sums)
     # The path was opened several times: by root, and by each rank for the values.
     if communicator.bcast(metadata is not None and place.identity(source) != metadata.identity):
         return None
@@ -305,23 +307,6 @@ def _create(path: str, grid: Grid, record: ArrayRecord) -> DistArray:
         ) from error
 
 
-def _read(
-    path: str,
-    chosen: Sequence[ArrayRecord],
-    arrays: Mapping[str, DistArray],
-    communicator: Communicator,
-) -> list[Checksums]:
-    """Fill the arrays from the file; the checksums of what this rank read. Collective."""
-    scratch = Buffer()
-    sums = [Checksums(array, scratch) for array in chosen]
-    with ExitStack() as stack:
-        blocks = [stack.enter_context(arrays[array.name].writing()) for array in chosen]
-        boxes = [owned_box(arrays[array.name]) for array in chosen]
-        work = list(zip(chosen, boxes, blocks, sums, strict=True))
-        communicator.read_blocks(path, _pieces(work))
-    return sums
-
-
 def _compare(
     path: str,
     chosen: Sequence[ArrayRecord],
@@ -341,15 +326,3 @@ def _compare(
             for index in checksums.differences(found, stored):
                 text = checksums.tile_text(array, index, found[index], stored[index])
                 raise hdf5.damaged(path, text)
-
-
-def _pieces(work: Sequence[tuple[ArrayRecord, Box, Any, Checksums]]) -> Iterator[BlockPiece]:
-    """Pieces of bounded size, each of which goes into its array once it was read."""
-    buffer = Buffer()
-    for array, owned, block, sums in work:
-        dtype = np.dtype(array.dtype)
-        for box in chunks(owned, array.tile, CHUNK // dtype.itemsize):
-            values = buffer.array(box.shape, dtype)
-            yield BlockPiece(array.offset, array.shape, box, values)
-            sums.add(box, values)
-            block[box.slices(owned.start)] = values

@@ -44,9 +44,7 @@ def tile_sizes(shape: Sequence[int], tile: Sequence[int]) -> np.ndarray[Any, Any
 
 def tile_box(index: Index, shape: Sequence[int], tile: Sequence[int]) -> Box:
     """The elements of one tile; the last along an axis may be narrower."""
-    start = tuple(i * edge for i, edge in zip(index, tile, strict=True))
-    stop = (min(a + edge, n) for a, edge, n in zip(start, tile, shape, strict=True))
-    return Box(start, tuple(stop))
+    return joined(Box(index, tuple(i + 1 for i in index)), shape, tile)
 
 
 def tiles_over(box: Box, tile: Sequence[int]) -> Iterator[Index]:
@@ -57,12 +55,15 @@ def tiles_over(box: Box, tile: Sequence[int]) -> Iterator[Index]:
     return itertools.product(*(range(a // edge, -(-b // edge)) for a, b, edge in bounds))
 
 
-def chunks(box: Box, tile: Sequence[int], largest: int) -> Iterator[Box]:
-    """Cut a box between tiles into parts of at most `largest` elements, or one tile, in C order.
+def chunks(
+    box: Box, tile: Sequence[int], largest: int, *, over: Box | None = None
+) -> Iterator[Box]:
+    """Cut a box between tiles into parts of at most `largest` elements, or one tile, in C order;
+    those that share elements with `over` where it is given.
 
     Each tile's share of the box lies in one part.
     """
-    if box.empty:
+    if box.empty or (over is not None and box.intersection(over).empty):
         return
     axis = _first_cut(box, tile) if box.size > largest else None
     if axis is None:
@@ -70,9 +71,41 @@ def chunks(box: Box, tile: Sequence[int], largest: int) -> Iterator[Box]:
         return
     edge, first, last = tile[axis], box.start[axis], box.stop[axis]
     step = edge * max(1, largest // (box.size // box.shape[axis] * edge))
-    cuts = [first, *range((first // edge) * edge + step, last, step), last]
-    for start, stop in itertools.pairwise(cuts):
-        yield from chunks(box.with_axis(axis, start, stop), tile, largest)
+    origin = (first // edge) * edge
+    low, high = (first, last) if over is None else (over.start[axis], over.stop[axis])
+    for k in range(max(0, (low - origin) // step), -(-(min(high, last) - origin) // step)):
+        start, stop = max(first, origin + k * step), min(last, origin + (k + 1) * step)
+        yield from chunks(box.with_axis(axis, start, stop), tile, largest, over=over)
+
+
+def shares(counts: Sequence[int], number: int, of: int) -> Iterator[Box]:
+    """One of `of` equal shares of all tiles, in C order, as boxes of tiles: few, whatever their
+    number.
+    """
+    whole = Box.of_shape(counts)
+    total = whole.size
+    yield from _between(whole, total * number // of, total * (number + 1) // of)
+
+
+def _between(box: Box, first: int, last: int) -> Iterator[Box]:
+    """The elements of a box from one place in C order up to another, as boxes."""
+    if first >= last:
+        return
+    if last - first == box.size:
+        yield box
+        return
+    axis = next(k for k, n in enumerate(box.shape) if n > 1)
+    row, base = box.size // box.shape[axis], box.start[axis]
+    low, high = -(-first // row), last // row  # rows that are in it as a whole
+    if low > high:
+        yield from _between(box.with_axis(axis, base + high, base + low), first % row, last % row)
+        return
+    if first % row:
+        yield from _between(box.with_axis(axis, base + low - 1, base + low), first % row, row)
+    if low < high:
+        yield box.with_axis(axis, base + low, base + high)
+    if last % row:
+        yield from _between(box.with_axis(axis, base + high, base + high + 1), 0, last % row)
 
 
 def _first_cut(box: Box, tile: Sequence[int]) -> int | None:
@@ -81,6 +114,15 @@ def _first_cut(box: Box, tile: Sequence[int]) -> int | None:
         if (stop - 1) // edge > start // edge:
             return axis
     return None
+
+
+def joined(tiles: Box, shape: Sequence[int], tile: Sequence[int]) -> Box:
+    """The elements of a box of tiles."""
+    stops = zip(tiles.stop, tile, shape, strict=True)
+    return Box(
+        tuple(i * edge for i, edge in zip(tiles.start, tile, strict=True)),
+        tuple(min(i * edge, n) for i, edge, n in stops),
+    )
 
 
 def runs(shape: Sequence[int], box: Box) -> tuple[np.ndarray[Any, Any], int]:

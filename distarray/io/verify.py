@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from distarray.io.checksums import (
     tile_text,
 )
 from distarray.io.record import ArrayRecord, FileRecord
-from distarray.io.tiles import chunks, runs
+from distarray.io.tiles import chunks, joined, runs, shares, tile_counts
 from distarray.regions import Box
 
 Values = np.ndarray[Any, Any]
@@ -163,7 +163,16 @@ def stored_table(path: str, array: ArrayRecord) -> Values:
 
 def all_chunks(array: ArrayRecord) -> Iterator[Box]:
     """The whole array in parts that are read at once."""
-    return chunks(Box.of_shape(array.shape), array.tile, CHUNK // np.dtype(array.dtype).itemsize)
+    return _chunks(array, Box.of_shape(array.shape))
+
+
+def _chunks(array: ArrayRecord, box: Box) -> Iterator[Box]:
+    return chunks(box, array.tile, largest_piece(np.dtype(array.dtype)))
+
+
+def largest_piece(dtype: np.dtype[Any]) -> int:
+    """Elements that are read or written at once, unless one tile has more."""
+    return CHUNK // dtype.itemsize
 
 
 def check_share(
@@ -171,16 +180,21 @@ def check_share(
 ) -> None:
     """Read one rank's share of all values back and compare it with the tables. Local.
 
+    Most of it was written by another rank, where a rank's share is near what it owns.
+
     Raises
     ------
     FileError
         A tile differs; the first is named.
     """
-    work = [(k, box) for k, array in enumerate(record.arrays) for box in all_chunks(array)]
-    mine = work[len(work) * rank // size : len(work) * (rank + 1) // size]
-    for k, boxes in itertools.groupby(mine, lambda item: item[0]):
-        array, table = record.arrays[k], tables[k]
-        for found, index in _damaged_tiles(path, array, table, [box for _, box in boxes]):
+    for k, (array, table) in enumerate(zip(record.arrays, tables, strict=True)):
+        share = shares(tile_counts(array.shape, array.tile), (rank + 1 + k) % size, size)
+        boxes = (
+            chunk
+            for tiles in share
+            for chunk in _chunks(array, joined(tiles, array.shape, array.tile))
+        )
+        for found, index in _damaged_tiles(path, array, table, boxes):
             raise hdf5.damaged(path, tile_text(array, index, found[index], table[index]))
 
 
@@ -207,9 +221,27 @@ def read_box(descriptor: int, array: ArrayRecord, box: Box, values: Values) -> N
 
 
 def write_box(descriptor: int, array: ArrayRecord, box: Box, values: Values) -> None:
-    """Write a contiguous array where the values of a box lie in the file. Local; any thread."""
+    """Write a contiguous array where the values of a box lie in the file, and let the disk begin
+    with it. Local; any thread.
+    """
     for octets, offset in _byte_runs(array, box, values):
         place.write_at(descriptor, offset, octets)
+    place.begin_sync(descriptor, *extent(array, box))
+
+
+def extent(array: ArrayRecord, box: Box) -> tuple[int, int]:
+    """The first byte of a box in the file, and the number of bytes to its last one. Local."""
+    if box.empty:
+        return array.offset, 0
+    itemsize = np.dtype(array.dtype).itemsize
+    first = sum(a * n for a, n in zip(box.start, _pitches(array), strict=True))
+    last = sum((b - 1) * n for b, n in zip(box.stop, _pitches(array), strict=True))
+    return array.offset + first * itemsize, (last - first + 1) * itemsize
+
+
+def _pitches(array: ArrayRecord) -> tuple[int, ...]:
+    """Elements from one index to the next along each axis."""
+    return tuple(math.prod(array.shape[axis + 1 :]) for axis in range(len(array.shape)))
 
 
 def _byte_runs(array: ArrayRecord, box: Box, values: Values) -> Iterator[tuple[Any, int]]:

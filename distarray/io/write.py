@@ -1,15 +1,20 @@
 """A file on its way: laid out by root, written by all ranks, sealed, read back, put in place.
 
-    plan = begin_save(path, arrays, step=1)     root creates NAME.partial; no value is in it yet
+    plan = begin_save(path, arrays, step=1)     checks what is to be saved
+    plan.lay_out()                              these two:
+        plan.create()                           root: NAME.partial, with no value in it yet
+        plan.share()                            all ranks learn where arrays start
     plan.write(arrays.values())                 all ranks, in pieces of bounded size
-    plan.finish()                               these three:
-        plan.seal()                             checksums, digest
-        plan.check()                            read back, flushed to the disk
-        plan.publish()                          the new name
+    plan.finish()                               these:
+        plan.combine()                          the checksums of all ranks
+        plan.check()                            root: entered; all: read back, flushed to the disk
+        plan.publish()                          these two:
+            plan.rename()                       root: the new name
+            plan.settle()                       root: the folder flushed to the disk
 
-`write_here` takes the place of `write` where ranks can write `side_by_side`. It and `check` are the
-work of one rank alone, without MPI and HDF5, and may be done on any thread. A plan that is not
-published is abandoned.
+`write_here` takes the place of `write` where ranks can write `side_by_side`. It and `create`,
+`check`, `rename` and `settle` are the work of one rank alone, without MPI, and may be done on any
+thread. A plan that is not published is abandoned.
 """
 
 from __future__ import annotations
@@ -17,30 +22,30 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.comm.base import BlockPiece, Communicator
+from distarray.comm.base import Communicator
 from distarray.errors import FileError
 from distarray.io import checksums, filesystem, hdf5, place, xdmf
 from distarray.io.agreement import agreed, told
 from distarray.io.checksums import Buffer, Checksums
 from distarray.io.describe import describe, grid_of, path_of
 from distarray.io.record import FileRecord
-from distarray.io.tiles import chunks, tiles_over
-from distarray.io.verify import CHUNK, check_share, require_seal, write_box
+from distarray.io.rows import owned_by
+from distarray.io.tiles import tiles_over
+from distarray.io.verify import check_share, require_seal
+from distarray.io.ways import METHODS, Outgoing, write_all, write_here
 from distarray.regions import Box
 
 Values = np.ndarray[Any, Any]
 #: The values of a part of what this rank owns of an array.
 Source = Callable[[Box], Values]
-
-#: How values can come into a file: all ranks by MPI-IO or by h5py's own, or root alone.
-METHODS = ("mpiio", "h5py", "root")
 
 
 def begin_save(
@@ -54,7 +59,7 @@ def begin_save(
     refuse_nan: bool = False,
     with_xdmf: bool = False,
 ) -> WritePlan:
-    """Check what is to be saved and create the file under its partial name. Collective.
+    """Check what is to be saved; nothing is in the file system yet. Collective.
 
     Parameters
     ----------
@@ -68,7 +73,7 @@ def begin_save(
     Raises
     ------
     FileError
-        The same on all ranks; nothing is left behind.
+        The same on all ranks.
     """
     grid = grid_of(arrays)
     communicator = grid.communicator
@@ -77,20 +82,15 @@ def begin_save(
         target = path_of(path, "save")
         record = describe(grid, arrays, step, time, attrs)
         _check_method(method)
+    one_machine = _on_one_machine(communicator)
     with agreed(communicator, f"The file '{target}' cannot be replaced"):
         if communicator.rank == 0:
             target = place.resolve(target)
             if with_xdmf:
                 xdmf.require_room(target, record)
-            way = method or _best_method(target, communicator)
+            way = method or _best_method(target, size=communicator.size, one_machine=one_machine)
     target, way = communicator.bcast((target, way))
-    plan = WritePlan(target, record, communicator, way, refuse_nan=refuse_nan, with_xdmf=with_xdmf)
-    try:
-        plan.lay_out(arrays)
-    except BaseException:
-        plan.abandon()
-        raise
-    return plan
+    return WritePlan(target, record, arrays, way, refuse_nan=refuse_nan, with_xdmf=with_xdmf)
 
 
 def _check_method(method: str | None) -> None:
@@ -106,11 +106,23 @@ def _check_method(method: str | None) -> None:
         )
 
 
-def _best_method(target: str, communicator: Communicator) -> str:
+def _on_one_machine(communicator: Communicator) -> bool:
+    """Whether all ranks run on machines of one name. Collective."""
+    own = zlib.crc32(os.uname().nodename.encode())
+    found = communicator.allreduce(np.array([own, -own], np.int64), "max")
+    return int(found[0]) == -int(found[1])
+
+
+def _best_method(target: str, *, size: int, one_machine: bool) -> str:
     """The fastest way that is safe where the file lies. Local."""
-    if communicator.size == 1 or not filesystem.takes_many_writers(os.path.dirname(target)):
+    folder = os.path.dirname(target)
+    if size == 1 or not filesystem.takes_many_writers(folder):
         return "root"
-    return "h5py" if hdf5.is_parallel() else "mpiio"
+    if hdf5.is_parallel():
+        return "h5py"
+    if filesystem.is_local(folder):
+        return "posix" if one_machine else "root"
+    return "mpiio"
 
 
 class WritePlan:
@@ -121,7 +133,7 @@ class WritePlan:
     target, partial : str
         The name that the file will have, and the one that it has until then.
     record : FileRecord
-        What the file says about itself, with the bytes at which arrays start.
+        What the file says about itself; once it is laid out, with the bytes at which arrays start.
     method : str
         One of `METHODS`.
     boxes : tuple of Box
@@ -132,7 +144,7 @@ class WritePlan:
         self,
         target: str,
         record: FileRecord,
-        communicator: Communicator,
+        arrays: Mapping[str, DistArray],
         method: str,
         *,
         refuse_nan: bool = False,
@@ -141,11 +153,14 @@ class WritePlan:
         self.target = target
         self.partial = target + place.PARTIAL
         self.record = record
-        self.communicator = communicator
+        self.communicator = grid_of(arrays).communicator
         self.method = method
-        self.boxes: tuple[Box, ...] = ()
+        self._layouts = tuple(array.layout for array in arrays.values())
+        rank = self.communicator.rank
+        self.boxes = tuple(owned_by(layout, rank) for layout in self._layouts)
         self._refuse_nan = refuse_nan
         self._with_xdmf = with_xdmf
+        self._described = _layout(record)
         self._sums: list[Checksums] = []
         self._tables: list[Values] = []
         self._created = False  # whether the partial file is this plan's to remove
@@ -156,22 +171,38 @@ class WritePlan:
         """Whether ranks may write at the same time, so that `write_here` can be used."""
         return self.communicator.size == 1 or self.method != "root"
 
-    def lay_out(self, arrays: Mapping[str, DistArray]) -> None:
-        """Create the partial file; all ranks learn where arrays start. Collective."""
-        communicator, own = self.communicator, _layout(self.record)
-        with agreed(communicator, f"The file '{self.partial}' cannot be created"):
-            if communicator.rank == 0:
-                self.record = hdf5.lay_out(
-                    self.partial, self.record, meshes=self._with_xdmf, created=self._hold
-                )
-        self.record = communicator.bcast(self.record)
-        with agreed(communicator, f"The file '{self.partial}' cannot be written"):
-            if own != _layout(self.record):
+    def lay_out(self) -> None:
+        """Create the partial file; all ranks learn where arrays start. Collective.
+
+        Raises
+        ------
+        FileError
+            The same on all ranks; nothing is left behind.
+        """
+        try:
+            with agreed(self.communicator, f"The file '{self.partial}' cannot be created"):
+                self.create()
+            self.share()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def create(self) -> None:
+        """Create the partial file, on root. Local; on any thread."""
+        if self.communicator.rank == 0:
+            self.record = hdf5.lay_out(
+                self.partial, self.record, meshes=self._with_xdmf, created=self._hold
+            )
+
+    def share(self) -> None:
+        """Tell all ranks where arrays start in the file that root has created. Collective."""
+        self.record = self.communicator.bcast(self.record)
+        with agreed(self.communicator, f"The file '{self.partial}' cannot be written"):
+            if self._described != _layout(self.record):
                 raise FileError(
-                    f"Ranks save different arrays: one has {own}, "
+                    f"Ranks save different arrays: one has {self._described}, "
                     f"root has {_layout(self.record)}; pass the same on all."
                 )
-            self.boxes = tuple(owned_box(array) for array in arrays.values())
         scratch = Buffer()
         self._sums = [Checksums(array, scratch) for array in self.record.arrays]
 
@@ -192,15 +223,7 @@ class WritePlan:
         """Write the values of all arrays, given as arrays or as copies of what this rank owns, in
         the order of the record. Collective.
         """
-        sources = self._sources(values)
-        if self.communicator.size == 1:
-            self._write_here(sources)
-        elif self.method == "mpiio":
-            self.communicator.write_blocks(self.partial, self._pieces(sources))
-        elif self.method == "h5py":
-            hdf5.write_blocks(self.partial, self.record, self.communicator, self._pieces(sources))
-        else:
-            self._write_by_root(sources)
+        write_all(self._outgoing(values), self.method)
 
     def write_here(self, copies: Sequence[Values]) -> None:
         """Write what this rank owns, as `write` does, by this rank alone. Local; on any thread.
@@ -210,37 +233,32 @@ class WritePlan:
         FileError
             On this rank alone; the plan must then be abandoned on all.
         """
-        self._write_here(self._sources(copies))
+        write_here(self._outgoing(copies))
 
-    def _write_here(self, sources: Sequence[Source]) -> None:
-        subject = f"The file '{self.partial}' cannot be written"
-        with told(subject), place.opened(self.partial, write=True) as descriptor:
-            for k, box, values in self._parts(sources):
-                write_box(descriptor, self.record.arrays[k], box, values)
+    def _outgoing(self, values: Iterable[DistArray | Values]) -> Outgoing:
+        sources = [_source(value, box) for value, box in zip(values, self.boxes, strict=True)]
 
-    def _sources(self, values: Iterable[DistArray | Values]) -> list[Source]:
-        return [_source(value, box) for value, box in zip(values, self.boxes, strict=True)]
+        def fetch(k: int, box: Box, target: Values) -> None:
+            target[...] = sources[k](box)
 
-    def _parts(self, sources: Sequence[Source]) -> Iterator[tuple[int, Box, Values]]:
-        """What this rank owns, in parts of bounded size: the number of the array, the box and its
-        values, which are overwritten by the next. Each enters the checksums.
-        """
-        buffer = Buffer()
-        for k, source in enumerate(sources):
-            limit = CHUNK // np.dtype(self.record.arrays[k].dtype).itemsize
-            for box in chunks(self.boxes[k], self.record.arrays[k].tile, limit):
-                values = buffer.array(box.shape, np.dtype(self.record.arrays[k].dtype))
-                self._take(k, box, source, values)
-                yield k, box, values
+        return Outgoing(
+            self.partial,
+            self.record,
+            self.communicator,
+            self._layouts,
+            self.boxes,
+            fetch,
+            self._enter,
+        )
 
-    def _take(self, k: int, box: Box, source: Source, values: Values) -> None:
-        """Bring a part of array k into contiguous memory, and enter it into the checksums."""
-        array = self.record.arrays[k]
-        with told(f"The file '{self.partial}' cannot be written"):
-            values[...] = source(box)
-            if self._refuse_nan and array.dtype[1] in "fc" and np.isnan(values).any():
+    def _enter(self, k: int, box: Box, values: Values) -> None:
+        """Look for NaN where it is refused, and enter values into the checksums."""
+        if self._refuse_nan and values.size and self.record.arrays[k].dtype[1] in "fc":
+            with np.errstate(invalid="ignore"):
+                least = values.view(values.real.dtype).min()
+            if np.isnan(least):  # which one NaN makes it, and takes no array of flags
                 self._say_nan(k, box, values)
-            self._sums[k].add(box, values)
+        self._sums[k].add(box, values)
 
     def _say_nan(self, k: int, box: Box, values: Values) -> None:
         array = self.record.arrays[k]
@@ -253,118 +271,79 @@ class WritePlan:
             "in the run, such as too long a time step."
         )
 
-    def _pieces(self, sources: Sequence[Source]) -> Iterator[BlockPiece]:
-        for k, box, values in self._parts(sources):
-            array = self.record.arrays[k]
-            yield BlockPiece(array.offset, array.shape, box, values)
-
-    def _write_by_root(self, sources: Sequence[Source]) -> None:
-        """Bring one chunk of the file after the other to root, which writes it. Collective."""
-        communicator = self.communicator
-        owned = communicator.allgather(self.boxes)
-        buffers = Buffer(), Buffer()
-        subject = f"The file '{self.partial}' cannot be written"
-        for k, array in enumerate(self.record.arrays):
-            limit = CHUNK // np.dtype(array.dtype).itemsize
-            for chunk in chunks(Box.of_shape(array.shape), array.tile, limit):
-                boxes = [chunk.intersection(boxes[k]) for boxes in owned]
-                parts = self._room(boxes, np.dtype(array.dtype), buffers[0])
-                mine = parts.get(communicator.rank)
-                with agreed(communicator, subject):
-                    if mine is not None:
-                        self._take(k, boxes[communicator.rank], sources[k], mine)
-                self._send_to_root(parts)
-                with agreed(communicator, subject):
-                    if communicator.rank == 0:
-                        whole = _joined(chunk, boxes, parts, buffers[1])
-                        with place.opened(self.partial, write=True) as descriptor:
-                            write_box(descriptor, array, chunk, whole)
-
-    def _room(
-        self, boxes: Sequence[Box], dtype: np.dtype[Any], buffer: Buffer
-    ) -> dict[int, Values]:
-        """Memory for the parts of a chunk that are not empty, by rank: on root for those of all."""
-        here = [
-            rank
-            for rank, box in enumerate(boxes)
-            if not box.empty and self.communicator.rank in (0, rank)
-        ]
-        stops = np.cumsum([boxes[rank].size for rank in here], dtype=np.int64).tolist()
-        flat = buffer.array((stops[-1] if here else 0,), dtype)
-        return {
-            rank: flat[stop - boxes[rank].size : stop].reshape(boxes[rank].shape)
-            for rank, stop in zip(here, stops, strict=True)
-        }
-
-    def _send_to_root(self, parts: Mapping[int, Values]) -> None:
-        """Fill the parts on root by those of the other ranks. Collective."""
-        if self.communicator.rank:
-            self.communicator.exchange([(0, part) for part in parts.values()], [])
-        else:
-            received = [(rank, part) for rank, part in parts.items() if rank]
-            self.communicator.exchange([], received)
-
     # The end.
 
     def finish(self) -> None:
         """Enter checksums and digest, read all back, put the file in place. Collective."""
-        self.seal()
+        self.combine()
         with agreed(self.communicator, f"The file '{self.partial}' cannot be read back"):
             self.check()
         self.publish()
 
-    def seal(self) -> None:
-        """Enter checksums and digest, once the values of all ranks are written. Collective."""
-        communicator = self.communicator
+    def combine(self) -> None:
+        """Join the checksums of all ranks, once the values are written. Collective."""
         own = [sums.table for sums in self._sums]
-        everywhere = communicator.allreduce(checksums.combined(own), "xor")
+        everywhere = self.communicator.allreduce(checksums.combined(own), "xor")
         self._tables = [
             sums.finished(table)
             for sums, table in zip(self._sums, checksums.divided(everywhere, own), strict=True)
         ]
-        with agreed(communicator, f"The file '{self.partial}' cannot be written"):
-            if communicator.rank == 0:
-                with place.opened(self.partial, write=True) as descriptor:
-                    checksums.write_tables(descriptor, self.record, self._tables)
-                    checksums.seal(descriptor, self.record)
-                if not _alike(hdf5.read_record(self.partial), self.record):
-                    raise hdf5.damaged(self.partial, "it describes other arrays than were written")
 
     def check(self) -> None:
-        """Read back a share of the sealed file, and wait until it is on the disk. Local; on any
-        thread.
+        """Read back a share of the file, which root seals first, and wait until it is on the disk.
+        Local; on any thread.
 
         Raises
         ------
         FileError or OSError
             On this rank alone; the plan must then be abandoned on all.
         """
-        communicator = self.communicator
+        rank, size = self.communicator.rank, self.communicator.size
+        if rank == 0:
+            self._seal()
         flush = _Flush(self.partial)  # the disk is busy while values are compared
         try:
-            if communicator.rank == 0:
+            if rank == 0:
                 require_seal(self.partial, self.record)
-            rank, size = communicator.rank, communicator.size
             check_share(self.partial, self.record, self._tables, rank, size)
         finally:
             flush.join()
         flush.result()
 
+    def _seal(self) -> None:
+        """Enter checksums and digest. Root only."""
+        with (
+            told(f"The file '{self.partial}' cannot be written"),
+            place.opened(self.partial, write=True) as descriptor,
+        ):
+            checksums.write_tables(descriptor, self.record, self._tables)
+            checksums.seal(descriptor, self.record)
+        if not _alike(hdf5.read_record(self.partial), self.record):
+            raise hdf5.damaged(self.partial, "it describes other arrays than were written")
+
     def publish(self) -> None:
         """Give the file its name, once all ranks have checked it. Collective."""
-        communicator = self.communicator
-        with agreed(communicator, f"The file '{self.target}' cannot be put in place"):
-            if communicator.rank == 0:
-                place.rename(self.partial, self.target)
-                self._created = False
-                self._release()
-                place.sync_folder(os.path.dirname(self.target))
+        with agreed(self.communicator, f"The file '{self.target}' cannot be put in place"):
+            self.rename()
+            self.settle()
         if self._with_xdmf:
             beside = xdmf.path_beside(self.target)
             subject = f"The file '{self.target}' is in place, but '{beside}' cannot be written"
-            with agreed(communicator, subject):
-                if communicator.rank == 0:
+            with agreed(self.communicator, subject):
+                if self.communicator.rank == 0:
                     xdmf.put_beside(self.target, self.record)
+
+    def rename(self) -> None:
+        """Give the file its name, on root, once all ranks have checked it. Local."""
+        if self.communicator.rank == 0:
+            place.rename(self.partial, self.target)
+            self._created = False
+            self._release()
+
+    def settle(self) -> None:
+        """Wait until the name is on the disk, on root. Local; on any thread."""
+        if self.communicator.rank == 0:
+            place.sync_folder(os.path.dirname(self.target))
 
     def let_go(self) -> None:
         """Let others, in this process too, replace the partial file. Local; at any time."""
@@ -403,18 +382,6 @@ class _Flush(threading.Thread):
                 raise self._error
 
 
-def _joined(
-    chunk: Box, boxes: Sequence[Box], parts: Mapping[int, Values], buffer: Buffer
-) -> Values:
-    """A chunk as one contiguous array, made of its parts."""
-    if len(parts) == 1:
-        return next(iter(parts.values()))
-    whole = buffer.array(chunk.shape, next(iter(parts.values())).dtype)
-    for rank, part in parts.items():
-        whole[boxes[rank].slices(chunk.start)] = part
-    return whole
-
-
 def _layout(record: FileRecord) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
     """What all ranks must agree on: names, element types and shapes."""
     return tuple((array.name, array.dtype, array.shape) for array in record.arrays)
@@ -428,8 +395,7 @@ def _alike(found: FileRecord, record: FileRecord) -> bool:
 
 def owned_box(array: DistArray) -> Box:
     """What this rank owns of an array, in its indices with components first."""
-    owned, components = array.block.owned, array.layout.components
-    return Box((0,) * len(components) + owned.start, components + owned.stop)
+    return owned_by(array.layout, array.communicator.rank)
 
 
 def _source(value: DistArray | Values, owned: Box) -> Source:

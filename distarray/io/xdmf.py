@@ -92,6 +92,8 @@ def put_beside(path: str, record: FileRecord) -> None:
 
 def _is_own(path: str) -> bool:
     """Whether a file was written by this library."""
+    if os.path.islink(path):
+        return False
     with contextlib.suppress(OSError), place.opened(path) as descriptor:
         start = bytearray(len(_HEADER))
         place.read_at(descriptor, 0, start)

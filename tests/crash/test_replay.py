@@ -20,7 +20,9 @@ import distarray as da
 from tests.crash import calls, disk, jobs, program
 from tests.crash.calls import Call
 
-KINDS = ((1, "mpiio", "no"), (2, "mpiio", "no"), (2, "root", "no"), (2, "mpiio", "yes"))
+KINDS = (
+    (1, "posix", "no"), (2, "posix", "no"), (2, "mpiio", "no"), (2, "root", "no"), (2, "posix", "yes"),
+)  # fmt: skip
 STEPS = 16
 EVERY = 4
 

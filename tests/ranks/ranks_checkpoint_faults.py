@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 import shutil
+import time
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -164,10 +165,18 @@ def test_a_folder_that_is_removed(folder: Path) -> None:
         case.require(3)
 
 
+def remove_under_way(case: Case) -> None:
+    """Remove the folder once its file was begun, which may add to it meanwhile."""
+    while not Path(f"{case.path(2)}.partial").exists():
+        time.sleep(0.001)
+    while case.folder.exists():
+        shutil.rmtree(case.folder, ignore_errors=True)
+
+
 def test_a_folder_that_is_removed_while_a_checkpoint_is_written(folder: Path) -> None:
     case = Case(folder / "run", background=True)
     case.checkpoints.save(state(case.grid, 2), step=2)
-    on_root(partial(shutil.rmtree, case.folder, ignore_errors=True))
+    on_root(partial(remove_under_way, case))
     refused(da.FileError, str(case.path(2)), partial(case.checkpoints.latest, case.grid))
     on_root(partial(case.folder.mkdir, exist_ok=True))
     case.save(3)

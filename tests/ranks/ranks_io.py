@@ -152,18 +152,18 @@ def test_h5py_alone_reads_the_file(folder: Path) -> None:
 
 
 def test_small_messages_and_batches_give_the_same_bytes(folder: Path) -> None:
-    from distarray.io import snapshot, write
+    from distarray.io import rows, verify
 
     save(folder / "a.h5")
-    large = write.CHUNK
-    snapshot.CHUNK = write.CHUNK = 1  # one tile at a time
+    large = verify.CHUNK, rows.ROUND
+    verify.CHUNK, rows.ROUND = 1, 500  # one tile at a time, few elements for a member of a team
     os.environ["DISTARRAY_MAX_MESSAGE"] = "1024"
     try:
         comm = world.Dup()  # the limit is read when a communicator is first used
         save(folder / "b.h5", comm)
         check(folder / "b.h5", comm)
     finally:
-        snapshot.CHUNK = write.CHUNK = large
+        verify.CHUNK, rows.ROUND = large
         del os.environ["DISTARRAY_MAX_MESSAGE"]
     assert digest(folder / "a.h5") == digest(folder / "b.h5")
 
