@@ -18,7 +18,7 @@ from typing import Any
 
 import distarray as da
 from solvers.linear import kernels
-from solvers.linear.method import Method, run
+from solvers.linear.method import NOT_FINITE, Method, run
 from solvers.linear.solution import Solution
 from solvers.linear.system import Callback, Operator, Options, Preconditioner, System
 
@@ -92,7 +92,7 @@ class StabilisedBiconjugateGradients(Method):
         if square == 0.0:
             return None
         if not math.isfinite(abs(shadow_v) + abs(ts) + tt):
-            return "The iteration met values that are not finite"
+            return NOT_FINITE
         if shadow_v == 0.0:
             return "Breakdown: (shadow residual, A p) is 0; start from another x0"
         if abs(ts) <= self.system.rounding * math.sqrt(tt * square):

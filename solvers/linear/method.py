@@ -16,6 +16,9 @@ from typing import Any
 from solvers.linear.solution import Solution
 from solvers.linear.system import System
 
+#: What no new start follows.
+NOT_FINITE = "The iteration met values that are not finite"
+
 #: A residual that grew by this factor will not come back.
 _DIVERGED = 1e8
 
@@ -73,7 +76,7 @@ class _History:
         """Take in a residual; the reason why the recursion ends, or None."""
         self.residuals.append(residual)
         if not math.isfinite(residual):
-            return "The iteration met values that are not finite"
+            return NOT_FINITE
         if residual <= self.tolerance:
             return ""
         if residual > _DIVERGED * max(self.residuals[0], self.tolerance):
@@ -112,7 +115,7 @@ def run(system: System, kind: type[Method], **settings: Any) -> Solution:
         if len(history.residuals) > options.max_iterations:
             text = f"max_iterations={options.max_iterations} were made"
             return _solution(system, history, text + _parted(true, recursive), method.remark())
-        if not true < _WORTHWHILE * before:
+        if ended.startswith(NOT_FINITE) or not true < _WORTHWHILE * before:
             text = ended or "The residual stagnates at the level of rounding"
             return _solution(system, history, text + _parted(true, recursive), method.remark())
         history.restart()
@@ -169,5 +172,5 @@ def positive(value: Any, what: str, meaning: str) -> str | None:
     if number > 0.0:
         return None
     if math.isnan(number):
-        return f"The iteration met values that are not finite ({what})"
+        return f"{NOT_FINITE} ({what})"
     return f"Breakdown: {what} = {number:.3g} is not positive, so {meaning}"
