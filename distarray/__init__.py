@@ -51,6 +51,7 @@ from distarray.grid import Grid
 from distarray.iterate import iterate
 from distarray.kernels.apply import StencilKernel, stencil
 from distarray.linalg import begin_dot, begin_norm, dot, norm
+from distarray.lines import map_lines
 from distarray.logging import log
 from distarray.pending import Pending
 from distarray.placement import map_along
@@ -127,6 +128,7 @@ __all__ = [
     "load",
     "log",
     "map_along",
+    "map_lines",
     "norm",
     "ones",
     "random",

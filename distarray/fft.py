@@ -16,7 +16,6 @@ This needs scipy, the extra `fft`.
 from __future__ import annotations
 
 import operator
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,14 +24,13 @@ import numpy as np
 
 from distarray.arguments import fewer_ranks
 from distarray.array import DistArray
-from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
 from distarray.elementwise import require_array, require_same_device
 from distarray.errors import ArrayError, UnsupportedError, shown
 from distarray.layout import Layout
-from distarray.pencils import LinePlan, Lines, passes_of
+from distarray.lines import carry_out
+from distarray.pencils import Lines
 from distarray.placement import placed_like
-from distarray.redistribute import KeptRedistributions
 from distarray.regions import Box
 
 if TYPE_CHECKING:
@@ -43,12 +41,6 @@ __all__ = ["dctn", "dstn", "fftn", "idctn", "idstn", "ifftn", "irfftn", "rfftn"]
 Axes = int | str | Sequence[int | str] | None
 
 _NORMS = (None, "backward", "ortho", "forward")
-
-#: Plans kept to be run again, of each communicator: how many, and how many bytes of buffers.
-_MOST_KEPT, _MOST_BYTES = 8, 1 << 32
-_kept: weakref.WeakKeyDictionary[Communicator, KeptRedistributions[LinePlan]] = (
-    weakref.WeakKeyDictionary()
-)
 
 
 def fftn(u: DistArray, *, axes: Axes = None, norm: str | None = None, **place: Any) -> DistArray:
@@ -317,27 +309,14 @@ def _transformed(
     like: DistArray | Grid | None = None,
     out: DistArray | None = None,
 ) -> DistArray:
-    """Carry the transforms out, by a plan that is kept. Collective."""
+    """Carry the transforms out. Collective."""
     if sum(choice is not None for choice in (ranks, like, out)) > 1:
         raise ArrayError(
             f"{caller} takes one of ranks=, like= and out=, got several; leave the others out."
         )
     if u.dtype.kind not in "fc":
         u = u.astype(float)
-    result = _target(caller, u, steps, ranks=ranks, like=like, out=out)
-    plan = _plan(u, result, steps)
-    if result is None:
-        last = plan.result
-        result = u._place(last, u.topology.divided(last.decomposition))
-    backend = u.block.backend
-    if backend.host:
-        plan.run(u._owned, result._owned)
-    else:
-        values = np.empty(result.local_shape, result.dtype)
-        plan.run(backend.to_host(u._owned), values)
-        result._owned[...] = values
-    result._written()
-    return result
+    return carry_out(steps, u, _target(caller, u, steps, ranks=ranks, like=like, out=out))
 
 
 def _target(
@@ -376,15 +355,3 @@ def _target(
             f"{layout.dtype}, on the same communicator; make it so, or leave out= away."
         )
     return out
-
-
-def _plan(u: DistArray, result: DistArray | None, steps: Sequence[_Transform]) -> LinePlan:
-    communicator = u.communicator
-    kept = _kept.get(communicator)
-    if kept is None:
-        kept = _kept[communicator] = KeptRedistributions(_MOST_KEPT, _MOST_BYTES)
-    target = None if result is None else result.layout
-    return kept.get(
-        (u.layout, target, *steps),
-        lambda: LinePlan(passes_of(u.layout, target, steps, communicator.size), communicator),
-    )

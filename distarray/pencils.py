@@ -332,17 +332,19 @@ class LinePlan:
             for one, boxes in zip(passes, zip(incoming, outgoing, strict=True), strict=True)
         ]
 
-    def run(self, source: HostArray, target: HostArray) -> None:
-        """Do the work on the owned values `source` of this rank, into those of the target: host
-        arrays, components first. Collective.
+    def run(self, works: Sequence[LineWork], source: HostArray, target: HostArray) -> None:
+        """Do works along the axes that were planned on the owned values `source` of this rank, into
+        those of the target: host arrays, components first, which may be the same. Collective.
         """
+        todo = iter(works)
         pieces = [_Piece(self._first, source)]
         ends = [*(link.outgoing for link in self._links), [_Piece(self._last, target)]]
         for number, (one, chunks, into) in enumerate(
             zip(self._passes, self._chunks, ends, strict=True)
         ):
+            group = tuple(itertools.islice(todo, len(one.works)))
             for chunk in chunks:
-                chunk.carry(one.works, pieces, into)
+                chunk.carry(group, pieces, into)
             if number < len(self._links):
                 self._links[number].exchange()
                 pieces = self._links[number].incoming

@@ -237,7 +237,7 @@ def map_along(
     """
     require_array(array, "map_along")
     require_function(function, "map_along")
-    number = _axis_number(array, axis)
+    number = axis_number(array, axis)
     depth = len(array.components)
     source = array if number < depth else local_along(array, (number - depth,))
     if out is not None:
@@ -312,7 +312,8 @@ def _require_target(out: DistArray, source: DistArray, array: DistArray, axis: i
         )
 
 
-def _axis_number(array: DistArray, axis: int | str) -> int:
+def axis_number(array: DistArray, axis: int | str) -> int:
+    """The number of an axis of an array, components counted. Local."""
     if isinstance(axis, str) and array.grid is not None:
         return len(array.components) + array.grid.axis_number(axis)
     if isinstance(axis, int | np.integer) and -array.ndim <= axis < array.ndim:

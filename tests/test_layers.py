@@ -35,11 +35,12 @@ LAYERS = {
     ),
     "grid": ("grid", "grid_geometry", "profile", "creation", "points"),
     "uses": (
-        "random", "pencils", "fft", "linalg", "kernels", "graphs", "iterate", "io", "logging",
+        "random", "pencils", "lines", "fft", "linalg", "kernels", "graphs", "iterate", "io",
+        "logging",
     ),
     "package": ("__init__",),
     "programs": (
-        "cli", "bench", "doctor", "view", "panels", "pictures", "selftest", "testing", "__main__",
+        "cli", "bench", "bench_files", "doctor", "view", "panels", "pictures", "selftest", "testing", "__main__",
     ),
 }  # fmt: skip
 LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) for name in names}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
 import distarray as da
 from distarray import ArrayError
-from tests.ranks.common import SIZE, refused
+from tests.ranks.common import SIZE, process_grids, refused
 
 
 def field():
@@ -72,3 +74,47 @@ def test_out_must_be_placed_as_the_result() -> None:
     for wrong in (da.zeros((3, 4)), u.astype(np.float32)[:-1]):
         text = "place it as that result is, or leave out= away."
         refused(ArrayError, text, lambda w=wrong: da.map_along(u, 0, np.negative, out=w))
+
+
+def test_functions_of_lines_have_the_same_bits_and_know_where_they_are():
+    host = np.random.default_rng(3).standard_normal((5, 6, 7))
+
+    def summed(axis, block, where):
+        assert block.shape == tuple(part.stop - part.start for part in where)
+        place = np.arange(where[1].start, where[1].stop)[:, np.newaxis]
+        return np.cumsum(block, axis=axis) * place
+
+    place = np.arange(6)[:, np.newaxis]
+    expected = np.cumsum(np.cumsum(host, axis=2) * place, axis=0) * place
+    steps = [(axis, functools.partial(summed, axis)) for axis in (2, 0)]
+    for ranks in process_grids(3, host.shape):
+        u = da.asarray(host, ranks=ranks)
+        assert da.map_lines(u, steps).gather().tobytes() == expected.tobytes()
+        out = da.zeros(host.shape, ranks=ranks)
+        assert da.map_lines(u, steps, out=out) is out
+        assert out.gather().tobytes() == expected.tobytes()
+        assert da.map_lines(u, steps, out=u) is u
+        assert u.gather().tobytes() == expected.tobytes()
+
+
+def test_functions_of_lines_get_what_they_must_not_write():
+    for axis in (0, 1):
+        with pytest.raises(ValueError, match="read-only"):
+            da.map_lines(da.zeros((8, 8)), [(axis, lambda b, where: np.add(b, 1, out=b))])
+
+
+def test_wrong_steps_are_refused():
+    u, vector = da.zeros((8, 9)), da.Grid((8, 9)).zeros(components=(2,))
+    for text, call in {
+        "map_lines takes at least one step, got none": lambda: da.map_lines(u, []),
+        "A step of map_lines is (axis, function), got 3": lambda: da.map_lines(u, [3]),
+        "axis=2 is none of the 2 axes": lambda: da.map_lines(u, [(2, np.sort)]),
+        "map_lines takes a function, got 3": lambda: da.map_lines(u, [(0, 3)]),
+        "holds components": lambda: da.map_lines(vector, [(0, np.sort)]),
+        "cannot take what map_lines makes": lambda: da.map_lines(
+            u, [(0, np.sort)], out=da.zeros((9, 8))
+        ),
+    }.items():
+        refused(ArrayError, text, call)
+    with pytest.raises(ArrayError, match=r"made .* return values of the shape"):
+        da.map_lines(da.zeros((8 * SIZE, 9)), [(0, lambda b, where: b[:1])])

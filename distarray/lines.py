@@ -1,0 +1,167 @@
+"""Functions of whole lines, one axis after the other, by plans that are kept."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray.arguments import host_values, require_function
+from distarray.array import DistArray
+from distarray.arraylike import HostArray, read_only
+from distarray.comm.base import Communicator
+from distarray.elementwise import require_array, require_same_device
+from distarray.errors import ArrayError, shown
+from distarray.layout import Layout
+from distarray.pencils import LinePlan, Lines, LineWork, passes_of
+from distarray.placement import axis_number
+from distarray.redistribute import KeptRedistributions
+from distarray.regions import Box
+
+#: Plans kept to be run again, of each communicator: how many, and how many bytes of buffers.
+_MOST_KEPT, _MOST_BYTES = 8, 1 << 32
+_kept: weakref.WeakKeyDictionary[Communicator, KeptRedistributions[LinePlan]] = (
+    weakref.WeakKeyDictionary()
+)
+
+#: A function of a block and of the indices where it lies.
+LineFunction = Callable[[HostArray, tuple[slice, ...]], Any]
+
+
+def carry_out(works: Sequence[LineWork], array: DistArray, result: DistArray | None) -> DistArray:
+    """Do works along grid axes, in their order, on the host. Collective.
+
+    Parameters
+    ----------
+    works : sequence of LineWork
+    array : DistArray
+    result : DistArray, optional
+        Takes what they make; by default an array of no grid, where the last work leaves the values.
+        It may be `array`.
+    """
+    communicator = array.communicator
+    kept = _kept.get(communicator)
+    if kept is None:
+        kept = _kept[communicator] = KeptRedistributions(_MOST_KEPT, _MOST_BYTES)
+    given, wanted = array.layout, None if result is None else result.layout
+    plan = kept.get(
+        (given, wanted, *((work.axis, work.length, work.dtype) for work in works)),
+        lambda: LinePlan(passes_of(given, wanted, works, communicator.size), communicator),
+    )
+    if result is None:
+        result = _placed(array, plan.result)
+    backend = array.block.backend
+    if backend.host:
+        plan.run(works, array._owned, result._owned)
+    else:
+        values = np.empty(result.local_shape, result.dtype)
+        plan.run(works, backend.to_host(array._owned), values)
+        result._owned[...] = values
+    result._written()
+    return result
+
+
+def _placed(array: DistArray, layout: Layout) -> DistArray:
+    return array._place(layout, array.topology.divided(layout.decomposition))
+
+
+def map_lines(
+    array: DistArray,
+    steps: Sequence[tuple[int | str, LineFunction]],
+    *,
+    out: DistArray | None = None,
+) -> DistArray:
+    """Apply functions to blocks that are whole along one axis after the other. Collective.
+
+    What several calls of `map_along` would do in several passes over memory is done part by part,
+    and values travel between ranks as few times as the axes and the process grid allow.
+
+    Parameters
+    ----------
+    array : DistArray
+    steps : sequence of (axis, function)
+        An axis is the number of a grid axis (components counted) or its name. A function gets a
+        read-only host array with a part of this rank's values, components first, which is whole
+        along the axis but not along others, and the ranges of global indices where it lies, one
+        slice for each grid axis. It returns one of the same shape, whose values are cast to the
+        element type of `array`, and must do the same with each line whatever others it comes with.
+        On a device it gets a copy on the host.
+    out : DistArray, optional
+        Takes the result; of the shape and element type of `array`, on any process grid, and it may
+        be `array` itself.
+
+    Returns
+    -------
+    DistArray
+        `out`, or an array of no grid over the process grid that leaves the last axis whole.
+
+    Raises
+    ------
+    ArrayError
+        No steps, an axis that there is not, or `out` of another shape, element type or
+        communicator; a function that changes the shape of its block, on the ranks where it does
+        alone, as errors of the function are.
+
+    Examples
+    --------
+    >>> import distarray as da, numpy as np
+    >>> u = da.asarray(np.ones((4, 3)))
+    >>> sums = [(axis, lambda block, where, axis=axis: block.cumsum(axis)) for axis in (0, 1)]
+    >>> da.map_lines(u, sums).gather()[-1]
+    array([ 4.,  8., 12.])
+    """
+    require_array(array, "map_lines")
+    works = [_work(array, step) for step in steps]
+    if not works:
+        raise ArrayError("map_lines takes at least one step, got none; pass (axis, function).")
+    if out is not None:
+        require_array(out, "map_lines")
+        require_same_device(out, array)
+        if (out.shape, out.dtype) != (array.shape, array.dtype) or (
+            out.communicator != array.communicator
+        ):
+            raise ArrayError(
+                f"{out!r} cannot take what map_lines makes of {array!r}; use an array of its shape "
+                "and element type on the same communicator."
+            )
+    return carry_out(works, array, out)
+
+
+def _work(array: DistArray, step: Any) -> _Function:
+    if not isinstance(step, tuple | list) or len(step) != 2:
+        raise ArrayError(f"A step of map_lines is (axis, function), got {shown(step)}; correct it.")
+    number = axis_number(array, step[0])
+    require_function(step[1], "map_lines")
+    depth = len(array.components)
+    if number < depth:
+        raise ArrayError(
+            f"Axis {number} of {array!r} holds components; give map_lines one of the axes behind."
+        )
+    axis = number - depth
+    return _Function(axis, array.layout.points[axis], array.dtype, step[1])
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A user's function as `LineWork`."""
+
+    axis: int
+    length: int
+    dtype: np.dtype[Any]
+    function: LineFunction
+
+    def __call__(self, lines: Lines, box: Box) -> Lines:
+        given = lines.values
+        with np.errstate(all="ignore"):
+            values = host_values(
+                self.function(read_only(given), box.slices()), "Values of a function of map_lines"
+            )
+        if values.shape != given.shape:
+            raise ArrayError(
+                f"A function of map_lines made {values.shape} of a block of shape {given.shape}; "
+                "return values of the shape it is given."
+            )
+        return Lines(lines.memory, values.astype(self.dtype, copy=False), lines.axis, kept=True)
