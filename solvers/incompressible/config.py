@@ -65,7 +65,10 @@ class IncompressibleConfig:
         Second order and without numerical dissipation; first order and always bounded; or WENO
         fluxes, see `advection`.
     pressure : "auto", "fft" or "multigrid"
-        How the pressure equation is solved. "auto" is "fft" where at most one axis is stretched.
+        How the pressure equation is solved: directly, by Fourier transforms along uniform axes and
+        products with the modes of stretched ones; or by multigrid cycles. "auto" is "fft".
+    pressure_tolerance : float
+        Residual of the pressure equation relative to its right-hand side, for "multigrid".
     safety : float
         Share of the stable time step that `stable_dt` returns.
     measure_every : int
@@ -95,6 +98,7 @@ class IncompressibleConfig:
     scheme: Scheme = "ssp-rk3"
     advection: Advection = "central"
     pressure: Pressure = "auto"
+    pressure_tolerance: float = 1e-9
     safety: float = 0.9
     measure_every: int = 20
     ranks: tuple[int, ...] | None = None
@@ -115,6 +119,11 @@ class IncompressibleConfig:
         if not 0.0 < self.safety <= 1.0:
             raise da.SolverError(
                 f"The safety factor lies in (0, 1], received {self.safety}; 0.9 is usual."
+            )
+        if not 0.0 < self.pressure_tolerance < 1.0:
+            raise da.SolverError(
+                f"The tolerance of the pressure lies in (0, 1), received "
+                f"{self.pressure_tolerance}; 1e-9 is usual."
             )
         if self.measure_every < 1:
             raise da.SolverError(

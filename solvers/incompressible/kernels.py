@@ -111,6 +111,18 @@ def push(u: Symbol, force: Symbol, *, scale: Symbol) -> None:
 
 
 @da.stencil
+def subtract(u: Symbol, old: Symbol, out: Symbol) -> None:
+    """`out = u - old`."""
+    out[...] = u[...] - old[...]
+
+
+@da.stencil
+def add(old: Symbol, change: Symbol, new: Symbol) -> None:
+    """`new = old + change`."""
+    new[...] = old[...] + change[...]
+
+
+@da.stencil
 def shift(u: Symbol, *, by: Symbol, share: Symbol, total: Symbol) -> None:
     """`u += by - share * total`."""
     u[...] = u[...] + (by - share * total)

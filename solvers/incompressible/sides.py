@@ -31,12 +31,12 @@ def still(config: IncompressibleConfig, axis: int) -> dict[str, da.Condition]:
     the velocity of the sides is constant.
     """
     return {
-        side: da.Neumann(0.0) if _sheds(config, side, axis) else da.Dirichlet(0.0)
+        side: da.Neumann(0.0) if sheds(config, side, axis) else da.Dirichlet(0.0)
         for side in config.sides
     }
 
 
-def _sheds(config: IncompressibleConfig, side: str, axis: int) -> bool:
+def sheds(config: IncompressibleConfig, side: str, axis: int) -> bool:
     """Whether a component has no normal derivative at a side."""
     return side in (*config.outflow, *config.slip) and place(side)[0] != axis
 

@@ -28,8 +28,8 @@ from solvers.incompressible.forcing import BodyForce, FlowRate
 from solvers.incompressible.metrics import AXES, COMPONENTS, Metrics
 from solvers.incompressible.outflow import Outflow
 from solvers.incompressible.parts import Part, Stage
-from solvers.incompressible.pressure import PressureSolver
-from solvers.incompressible.schemes import RungeKutta, Scheme
+from solvers.incompressible.pressure import poisson_solver
+from solvers.incompressible.schemes import AdamsBashforth, RungeKutta, Scheme
 from solvers.incompressible.sides import Sides
 
 
@@ -68,7 +68,7 @@ class IncompressibleSolver(Solver):
         self._metrics = Metrics(self.grid)
         self._bind(self._metrics)
         self._scheme = self._make_scheme()
-        self._poisson = PressureSolver(self.grid)
+        self._poisson = poisson_solver(self.grid, config.pressure, config.pressure_tolerance)
         self.fields = {
             **dict(zip(COMPONENTS, self._velocity, strict=False)),
             "p": self._pressure,
@@ -245,7 +245,8 @@ class IncompressibleSolver(Solver):
         return self.grid.full(value, **options)
 
     def _make_scheme(self) -> Scheme:
-        return RungeKutta(self.config, self._metrics, self._velocity, self._pressure)
+        kind = RungeKutta if self.config.scheme == "ssp-rk3" else AdamsBashforth
+        return kind(self.config, self.grid, self._metrics, self._velocity, self._pressure)
 
     def _own_parts(self) -> list[Part]:
         config, found = self.config, list[Part]()
