@@ -117,6 +117,11 @@ class Discrete:
             axis.periodic or all(end == 1.0 for end in axis.ends) for axis in self.axes
         )
 
+    @property
+    def stretched(self) -> bool:
+        """Whether the cells along some axis have different widths. Local."""
+        return any(spacing is None for spacing in self.grid.spacing)
+
     def zeros(self, grid: da.Grid | None = None) -> da.DistArray:
         """An array that all kernels may read, on this grid or on another one. Collective."""
         return private(self.grid if grid is None else grid, self.location, self.dtype, self.sides)

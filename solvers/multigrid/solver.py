@@ -44,7 +44,7 @@ class Multigrid:
         given), and as many sweeps come before as after.
     accelerated : bool, optional
         Whether `solve` makes a step of conjugate gradients of each cycle; by default where the
-        coefficient a varies.
+        coefficient a varies or an axis is stretched.
     reproducible : bool
         The same bits on any number of ranks.
 
@@ -98,7 +98,7 @@ class Multigrid:
         self._visits, self._full = VISITS[cycle], cycle == "F"
         self._before, self._after = before, after
         self._reproducible = reproducible
-        varies = operator.discrete.form.links
+        varies = operator.discrete.form.links or operator.discrete.stretched
         self._accelerated = varies if accelerated is None else accelerated
         self._smooth = smoothers.smoother(smoother, operator.grid.ndim)
         self.levels = build(
