@@ -1,4 +1,8 @@
-"""Every record and every wait of the library is needed: without any of them a race is reported."""
+"""Every record and every wait of the library is needed: without any of them a race is reported.
+
+The quick test takes the transports on which the others are built, one that the host waits for and
+one of streams alone; the slow one takes the rest.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,15 @@ TIMEOUT = 300
 
 
 @pytest.mark.timeout(TIMEOUT + 30)
-def test_mutations() -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("staged_and_nccl", "given_back_too_early"),
+        pytest.param(("device_and_host",), marks=pytest.mark.slow),
+    ],
+)
+def test_mutations(names: tuple[str, ...]) -> None:
     try:
-        run_test_file(ROOT / "tests" / "mutations.py", 2, timeout=TIMEOUT)
+        run_test_file(ROOT / "tests" / "mutations.py", 2, *names, timeout=TIMEOUT)
     except RanksFailed as failure:
         pytest.fail(str(failure), pytrace=False)
