@@ -1,0 +1,250 @@
+"""The Poisson and Helmholtz equations in the cells of a box, solved directly to round-off."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import distarray as da
+from solvers.fft_poisson.transforms import BY_ENDS, Array, Hartley, Transform
+from solvers.fft_poisson.tridiagonal import StretchedAxis
+from solvers.linear import Solution
+from solvers.multigrid import EllipticOperator
+from solvers.multigrid.discrete import mean_of
+
+#: The relative residual that counts as solved: round-off, times the condition of fine grids.
+_SOLVED = 1e-10
+
+
+class FFTPoisson:
+    """Solves `-lap(u) + c u = f` on one grid. Creation is Collective.
+
+    Each axis is transformed to the modes of its second difference, which is then a number for each
+    mode (`transforms`); along one stretched axis a tridiagonal system is solved for each mode of
+    the others (`tridiagonal`). Lines are transformed by the host, also those of arrays on another
+    device. The bits are the same on any process grid.
+
+    The operator is that of `solvers.multigrid.EllipticOperator`: second order, with conditions at
+    the faces.
+
+    Parameters
+    ----------
+    grid : Grid
+        Of any number of axes, of which at most one is stretched.
+    boundary : mapping, optional
+        A condition for each side that is not periodic, as arrays take them: those whose homogeneous
+        part is zero value (`da.Dirichlet`) or zero normal derivative (`da.Neumann`). Values may be
+        numbers, arrays over the face or functions of time and place.
+    c : number
+        Not below 0, in 1 / length^2.
+
+    Attributes
+    ----------
+    operator : EllipticOperator
+        What is inverted.
+
+    Raises
+    ------
+    SolverError
+        Two stretched axes, other conditions, or a negative c.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> from solvers.fft_poisson import FFTPoisson
+    >>> grid = da.Grid((4,))
+    >>> poisson = FFTPoisson(grid, {"x-": da.Dirichlet(0.0), "x+": da.Dirichlet(1.0)})
+    >>> poisson.solve(grid.zeros()).x.gather().round(12)
+    array([0.125, 0.375, 0.625, 0.875])
+    """
+
+    def __init__(
+        self, grid: da.Grid, boundary: Mapping[str, Any] | None = None, *, c: float = 0.0
+    ) -> None:
+        if isinstance(c, da.DistArray):
+            raise da.SolverError("c must be a number, got an array; use solvers.multigrid.")
+        self.operator = EllipticOperator(grid, c=c, boundary=boundary)
+        self._c, self._scale = float(c), 1.0
+        self._last = 0  # the axis along which all modes of the others are solved
+        self._stretched: StretchedAxis | None = None
+        self._transforms: dict[int, Transform] = {}
+        self._values: dict[int, Array] = {}
+        for axis in range(grid.ndim):
+            self._prepare(axis)
+        others = [axis for axis in range(grid.ndim) if axis != self._last]
+        solve = self._solve_modes if self._stretched is None else self._solve_lines
+        self._steps: list[tuple[int | str, Any]] = [
+            *(
+                (axis, functools.partial(_along, axis, self._transforms[axis].forward))
+                for axis in reversed(others)
+            ),
+            (self._last, solve),
+            *(
+                (axis, functools.partial(_along, axis, self._transforms[axis].backward))
+                for axis in others
+            ),
+        ]
+
+    @property
+    def singular(self) -> bool:
+        """Whether constants are mapped to zero: the solution is then determined up to one."""
+        return self.operator.singular
+
+    def solve(
+        self,
+        rhs: da.DistArray,
+        x0: da.DistArray | None = None,
+        *,
+        rtol: float = _SOLVED,
+        time: float = 0.0,
+    ) -> Solution:
+        """Solve for a right-hand side. Collective.
+
+        Parameters
+        ----------
+        rhs : DistArray
+            f, float64 in the cells of the grid. The values of the conditions are added to it: b.
+        x0 : DistArray, optional
+            Not needed here; iterative solvers start from it.
+        rtol : float
+            The residual relative to |b| that counts as converged.
+        time : float
+            At which functions of conditions are evaluated.
+
+        Returns
+        -------
+        Solution
+            `x` has the conditions. Where the operator is singular its mean is zero.
+
+        Raises
+        ------
+        SolverError
+            A right-hand side that does not fit the grid, is not finite, or has a mean where the
+            operator is singular.
+        """
+        operator = self.operator
+        self._require_right_hand_side(rhs)
+        b = operator.zeros()
+        operator.rhs(rhs, b, time=time)
+        size = float(da.norm(b, reproducible=True))
+        if not np.isfinite(size):
+            raise da.SolverError(
+                "The right-hand side has values that are not finite; look for them with "
+                "abs(rhs).max()."
+            )
+        if operator.singular:
+            self._require_compatible(b, size, rtol)
+        x = operator.solution()
+        self.solve_into(b, x)
+        residual = operator.zeros()
+        operator.residual(x, b, residual)
+        relative = float(da.norm(residual, reproducible=True)) / (size or 1.0)
+        converged = relative <= rtol
+        return Solution(
+            x,
+            1,
+            (1.0 if size else 0.0, relative),
+            converged,
+            f"The residual of the direct solution, {relative:.3g} of the right-hand side, is "
+            f"{'at most' if converged else 'above'} the tolerance {rtol:.3g}.",
+        )
+
+    def solve_into(self, rhs: da.DistArray, out: da.DistArray, *, scale: float = 1.0) -> None:
+        """Put `scale` times the solution into `out`, with conditions taken as homogeneous and
+        nothing checked. Collective.
+
+        Where the operator is singular the mean of `rhs` is dropped, and that of the solution is
+        zero. `out` may be `rhs`; both are float64 in the cells of the grid.
+        """
+        self._scale = scale
+        da.map_lines(rhs, self._steps, out=out)
+
+    def _prepare(self, axis: int) -> None:
+        """Find out how lines along an axis are solved."""
+        grid = self.operator.grid
+        found, spacing = self.operator.discrete.axes[axis], grid.spacing[axis]
+        ends = None if found.periodic else _ends(found.ends, grid.axes[axis])
+        if spacing is not None:
+            kind = Hartley if ends is None else BY_ENDS[ends]
+            self._transforms[axis] = kind(grid.shape[axis])
+            self._values[axis] = -self._transforms[axis].eigenvalues(spacing)
+        elif self._stretched is None:
+            self._last, self._stretched = axis, StretchedAxis(found.widths, ends)
+        else:
+            raise da.SolverError(
+                f"FFTPoisson takes one stretched axis, got several (spacing={grid.spacing}); use "
+                "solvers.multigrid."
+            )
+
+    def _solve_modes(self, block: Array, where: tuple[slice, ...]) -> Array:
+        """Transform lines along the last axis left, divide by the numbers of their modes, and
+        transform back.
+        """
+        transform = self._transforms[self._last]
+        total = self._shift(where) + self._spread(self._last, where)
+        with np.errstate(divide="ignore"):
+            inverse = np.where(total == 0.0, 0.0, self._scale / total)
+        modes = transform.forward(block.swapaxes(self._last, -1))
+        return transform.backward(modes * inverse.swapaxes(self._last, -1)).swapaxes(self._last, -1)
+
+    def _solve_lines(self, block: Array, where: tuple[slice, ...]) -> Array:
+        """Solve along the stretched axis for each mode of the others."""
+        axis, stretched = self._last, self._stretched
+        if stretched is None:
+            return block
+        shift = np.broadcast_to(np.moveaxis(self._shift(where), axis, 0)[0], _without(block, axis))
+        lines = np.ascontiguousarray(np.moveaxis(block, axis, 0))
+        return np.moveaxis(self._scale * stretched.solve(lines, shift), 0, axis)
+
+    def _shift(self, where: tuple[slice, ...]) -> Array:
+        """Sum of c and the numbers of the modes of all axes but the last one solved along."""
+        total: Any = np.full((1,) * len(where), self._c)
+        for axis in self._values:
+            if axis != self._last:
+                total = total + self._spread(axis, where)
+        return np.asarray(total)
+
+    def _spread(self, axis: int, where: tuple[slice, ...]) -> Array:
+        """The numbers of the modes along an axis, in a block."""
+        shape = (1,) * axis + (-1,) + (1,) * (len(where) - axis - 1)
+        return self._values[axis][where[axis]].reshape(shape)
+
+    def _require_right_hand_side(self, rhs: Any) -> None:
+        grid = self.operator.grid
+        fits = isinstance(rhs, da.DistArray) and rhs.grid is not None and rhs.grid.same_as(grid)
+        if not fits or rhs.location is not None or rhs.components or rhs.dtype != float:
+            raise da.SolverError(
+                f"The right-hand side {rhs!r} must be float64 in the cells of {grid!r}; make it "
+                "there."
+            )
+
+    def _require_compatible(self, b: da.DistArray, size: float, rtol: float) -> None:
+        mean = mean_of(self.operator.discrete, b, reproducible=True)
+        if abs(mean) > max(rtol, 32.0 * float(np.finfo(float).eps)) * size / np.sqrt(b.size):
+            raise da.SolverError(
+                f"The right-hand side, with the values of the conditions, has the mean {mean:.6g}, "
+                "but the operator maps constants to zero, so that there is a solution for mean "
+                "zero alone; subtract the mean."
+            )
+
+
+def _along(axis: int, function: Any, block: Array, where: tuple[slice, ...]) -> Array:
+    """A function of lines along the last axis, applied along another axis of a block."""
+    return np.asarray(function(block.swapaxes(axis, -1)).swapaxes(axis, -1))
+
+
+def _without(block: Array, axis: int) -> tuple[int, ...]:
+    return (*block.shape[:axis], *block.shape[axis + 1 :])
+
+
+def _ends(factors: tuple[float | None, float | None], name: str) -> tuple[bool, bool]:
+    """Whether the values at both ends are zero, else the derivatives."""
+    if not all(factor in (-1.0, 1.0) for factor in factors):
+        raise da.SolverError(
+            f"FFTPoisson takes values or normal derivatives as conditions along {name}, got "
+            "others; use solvers.multigrid."
+        )
+    return factors[0] == -1.0, factors[1] == -1.0

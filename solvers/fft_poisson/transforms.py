@@ -1,0 +1,188 @@
+"""Real transforms of lines that diagonalise the second difference of cells on a uniform axis.
+
+With ends that mirror (zero normal derivative, N) or change the sign (zero value, D) the
+eigenvectors of
+
+    (u[i+1] - 2 u[i] + u[i-1]) / h^2,  i = 0 ... n - 1,
+
+are cos(pi m (i + 1/2) / n) or sin(pi m (i + 1/2) / n) with eigenvalues -(2 sin(pi m / 2n) / h)^2:
+
+    N N   cos, m = k         cosine transform of type II
+    D D   sin, m = k + 1     sine transform of type II
+    N D   cos, m = k + 1/2   cosine transform of type IV
+    D N   sin, m = k + 1/2   sine transform of type IV
+
+On a periodic axis they are cas(2 pi k i / n) = cos + sin with eigenvalues -(2 sin(pi k / n) / h)^2,
+the Hartley transform. All are made from a real FFT of each line by itself and from products of real
+numbers, so that the bits of a line do not depend on how many lines are transformed together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Transform(Protocol):
+    """A linear map of lines of `length` values, its inverse, and the eigenvalues of the second
+    difference.
+    """
+
+    length: int
+
+    def __init__(self, length: int) -> None: ...
+
+    def forward(self, lines: Array) -> Array:
+        """Coefficients of lines along the last axis."""
+
+    def backward(self, lines: Array) -> Array:
+        """Lines of coefficients along the last axis."""
+
+    def eigenvalues(self, spacing: float) -> Array:
+        """Eigenvalue of the second difference for each coefficient."""
+
+
+class Cosine:
+    """DCT-II, `X[k] = sum_i x[i] cos(pi k (i + 1/2) / n)`, by one real FFT of n points.
+
+    Makhoul, J. (1980) A fast cosine transform in one and two dimensions, IEEE Trans. ASSP 28(1),
+    27-34: with v the even entries of x followed by the odd ones in reverse, and V its FFT, X[k] - i
+    X[n-k] = exp(-i pi k / 2n) V[k].
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        angle = np.pi * np.arange(length // 2 + 1) / (2 * length)
+        self._cos, self._sin = np.cos(angle), np.sin(angle)
+
+    def forward(self, lines: Array) -> Array:
+        n = self.length
+        spectrum = np.fft.rfft(
+            np.concatenate((lines[..., ::2], lines[..., 1::2][..., ::-1]), axis=-1)
+        )
+        re, im = spectrum.real, spectrum.imag
+        low = re * self._cos + im * self._sin
+        high = re * self._sin - im * self._cos
+        return np.concatenate((low, high[..., (n - 1) // 2 : 0 : -1]), axis=-1)
+
+    def backward(self, lines: Array) -> Array:
+        n = self.length
+        low = lines[..., : n // 2 + 1]
+        high = np.zeros_like(low)  # coefficient n is zero
+        high[..., 1:] = lines[..., : n - n // 2 - 1 : -1]
+        spectrum = np.empty(low.shape, np.complex128)
+        spectrum.real = low * self._cos + high * self._sin
+        spectrum.imag = low * self._sin - high * self._cos
+        values = np.fft.irfft(spectrum, n)
+        result = np.empty_like(values)
+        result[..., ::2] = values[..., : (n + 1) // 2]
+        result[..., 1::2] = values[..., : (n + 1) // 2 - 1 : -1]
+        return result
+
+    def eigenvalues(self, spacing: float) -> Array:
+        return _squares(np.arange(self.length), self.length, spacing)
+
+
+class Sine:
+    """DST-II, `X[k] = sum_i x[i] sin(pi (k + 1) (i + 1/2) / n)`: coefficient n - 1 - k of the
+    DCT-II of (-1)^i x[i], since sin(pi (i + 1/2)) = (-1)^i and cos(pi (i + 1/2)) = 0.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self._cosine, self._signs = Cosine(length), _alternating(length)
+
+    def forward(self, lines: Array) -> Array:
+        return self._cosine.forward(lines * self._signs)[..., ::-1]
+
+    def backward(self, lines: Array) -> Array:
+        return self._cosine.backward(lines[..., ::-1]) * self._signs
+
+    def eigenvalues(self, spacing: float) -> Array:
+        return _squares(np.arange(self.length) + 1, self.length, spacing)
+
+
+class HalfCosine:
+    """DCT-IV, `X[k] = sum_i x[i] cos(pi (k + 1/2) (i + 1/2) / n)`, its own inverse but for 2 / n.
+
+    For (x[0], ..., x[n-1], -x[n-1], ..., -x[0]) the terms of coefficient 2 k + 1 of the DCT-II are
+    equal in pairs, so that it is twice X[k].
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self._cosine = Cosine(2 * length)
+
+    def forward(self, lines: Array) -> Array:
+        twice = np.concatenate((lines, -lines[..., ::-1]), axis=-1)
+        return 0.5 * self._cosine.forward(twice)[..., 1::2]
+
+    def backward(self, lines: Array) -> Array:
+        return self.forward(lines) * (2.0 / self.length)
+
+    def eigenvalues(self, spacing: float) -> Array:
+        return _squares(np.arange(self.length) + 0.5, self.length, spacing)
+
+
+class HalfSine:
+    """DST-IV, `X[k] = sum_i x[i] sin(pi (k + 1/2) (i + 1/2) / n)`: (-1)^k times coefficient k of
+    the DCT-IV of the reversed line; its own inverse but for 2 / n.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self._cosine, self._signs = HalfCosine(length), _alternating(length)
+
+    def forward(self, lines: Array) -> Array:
+        return self._cosine.forward(lines[..., ::-1]) * self._signs
+
+    def backward(self, lines: Array) -> Array:
+        return self._cosine.backward(lines * self._signs)[..., ::-1]
+
+    def eigenvalues(self, spacing: float) -> Array:
+        return self._cosine.eigenvalues(spacing)
+
+
+class Hartley:
+    """`X[k] = sum_i x[i] (cos + sin)(2 pi k i / n)`, by one real FFT of n points; its own inverse
+    but for 1 / n.
+
+    Bracewell, R. N. (1983) Discrete Hartley transform, J. Opt. Soc. Am. 73(12), 1832-1835.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def forward(self, lines: Array) -> Array:
+        spectrum = np.fft.rfft(lines)
+        low = spectrum.real - spectrum.imag
+        high = spectrum.real + spectrum.imag
+        return np.concatenate((low, high[..., (self.length - 1) // 2 : 0 : -1]), axis=-1)
+
+    def backward(self, lines: Array) -> Array:
+        return self.forward(lines) / self.length
+
+    def eigenvalues(self, spacing: float) -> Array:
+        return _squares(2 * np.arange(self.length), self.length, spacing)
+
+
+#: The transform for the ends of an axis: whether the value (else the normal derivative) is zero.
+BY_ENDS: dict[tuple[bool, bool], type[Transform]] = {
+    (False, False): Cosine,
+    (True, True): Sine,
+    (False, True): HalfCosine,
+    (True, False): HalfSine,
+}
+
+
+def _alternating(length: int) -> Array:
+    return np.where(np.arange(length) % 2, -1.0, 1.0)
+
+
+def _squares(mode: Any, length: int, spacing: float) -> Array:
+    """-(2 sin(pi m / 2n) / h)^2"""
+    values: Array = -np.square(2.0 * np.sin(np.pi * mode / (2 * length)) / spacing)
+    return values
