@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import distarray as da
@@ -46,29 +46,53 @@ def _uniform(u: da.DistArray, by: float) -> None:
 
 
 class FlowRate(Part):
-    """A uniform force along each of some periodic axes, new in every step, that holds the mean
-    velocity in the box. Collective.
+    """A uniform force along each of some periodic axes that holds the mean velocity in the box.
+    Collective.
+
+    The force of the last step acts in all stages; what the mean still lacks after the last stage is
+    added to the velocity there, and to the force of the next step. A steady flow lacks nothing.
     """
 
     def __init__(self, config: IncompressibleConfig, grid: da.Grid, metrics: Metrics) -> None:
         self._means = {AXES.index(name): mean for name, mean in config.flow_rate.items()}
         self._amount = metrics.bind(kernels.amount)
-        self._volume = math.prod(high - low for low, high in grid.bounds)
-        self._before: dict[int, tuple[Any, float]] = {}
+        self._share = 1.0 / math.prod(high - low for low, high in grid.bounds)
+        self._forces = dict.fromkeys(self._means, 0.0)
+        self._lacking: dict[int, tuple[Any, float]] = {}  # sums of u dV, pending, and time steps
+
+    def begin(self, velocity: Velocity, *, time: float, dt: float) -> None:
+        self._settle()
+
+    def push(self, now: Velocity, new: Velocity, stage: Stage, *, scale: float) -> None:
+        for axis, force in self._forces.items():
+            _uniform(new[axis], scale * force)
 
     def constrain(self, new: Velocity, stage: Stage) -> None:
         if not stage.last:
             return
         for axis, mean in self._means.items():
             total = self._amount(new[axis], axis=axis)
-            share = 1.0 / self._volume
-            kernels.shift(new[axis], by=mean, share=share, total=total)
-            self._before[axis] = total, stage.step
+            kernels.shift(new[axis], by=mean, share=self._share, total=total)
+            self._lacking[axis] = total, stage.step
+
+    def rest(self) -> dict[str, float]:
+        return self.scalars()
+
+    def restore(self, attrs: Mapping[str, Any]) -> None:
+        self._lacking.clear()
+        self._forces = {axis: float(attrs[_name(axis)]) for axis in self._means}
 
     def scalars(self) -> dict[str, float]:
         """The force of the last step, zero before the first."""
-        found = dict.fromkeys((f"force_{AXES[axis]}" for axis in self._means), 0.0)
-        for axis, (total, dt) in self._before.items():
-            missing = self._means[axis] - float(total) / self._volume
-            found[f"force_{AXES[axis]}"] = missing / dt
-        return found
+        self._settle()
+        return {_name(axis): force for axis, force in self._forces.items()}
+
+    def _settle(self) -> None:
+        """Add what the last step lacked to the force."""
+        for axis, (total, dt) in self._lacking.items():
+            self._forces[axis] += (self._means[axis] - self._share * float(total)) / dt
+        self._lacking.clear()
+
+
+def _name(axis: int) -> str:
+    return f"force_{AXES[axis]}"

@@ -37,7 +37,9 @@ class ImplicitViscosity:
         ]
         self._held: dict[tuple[int, int], da.DistArray] = {}  # whole along the second axis
 
-    def solve(self, axis: int, now: da.DistArray, new: da.DistArray, *, dt: float, time: float) -> None:
+    def solve(
+        self, axis: int, now: da.DistArray, new: da.DistArray, *, dt: float, time: float
+    ) -> None:
         """Add the other half to `new`, which holds the rest of the step from `now`; `time` is that
         after the step. Collective.
         """
@@ -86,7 +88,9 @@ class Rows:
                 self._middle[end] += -outer[end] if sheds(config, name, component) else outer[end]
                 outer[end] = 0.0
         self._fixed = [
-            component == along and not self._periodic and f"{AXES[along]}{side}" not in config.outflow
+            component == along
+            and not self._periodic
+            and f"{AXES[along]}{side}" not in config.outflow
             for side in "-+"
         ]
         self._kept: tuple[float, Factors] | None = None
@@ -157,9 +161,7 @@ class Factors:
                     x[end] = 0.0
             self._eliminate(x)
             if self._corner:
-                x -= np.multiply.outer(
-                    self._closing, self._share * (x[0] + self._corner * x[-1])
-                )
+                x -= np.multiply.outer(self._closing, self._share * (x[0] + self._corner * x[-1]))
         return np.moveaxis(x, 0, axis)
 
     def _eliminate(self, x: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 One step of a flow calls, on all ranks,
 
-    begin | for each stage: stage, push, constrain, stage_end | finish
+    begin | for each stage: stage, push, constrain, stage_end | projected | finish
 
 A scheme of several stages advances every equation, also those of parts, by
 
@@ -115,6 +115,17 @@ class Part:
     def finish(self, velocity: Velocity, pressure: da.DistArray, *, time: float, dt: float) -> None:
         """After a step; the velocity is free of divergence. Collective."""
 
+    def pressure(self, solver: Any) -> Any:
+        """What solves the pressure equation in place of `solver`, with the same `solve(rhs, out)`:
+        called once, when the part is plugged in. Collective.
+        """
+        return solver
+
+    def projected(self, star: Velocity, velocity: Velocity) -> None:
+        """Change the velocity that was just made from `star`, whose divergence is removed.
+        Collective.
+        """
+
     def rates(self) -> list[Any]:
         """Pending values that `limit` is made from later: begun in a step that is measured.
         Collective.
@@ -124,6 +135,13 @@ class Part:
     def limit(self, values: Sequence[float]) -> Limit:
         """What these values say about the time step. Local; the same on all ranks."""
         return Limit()
+
+    def rest(self) -> dict[str, Any]:
+        """Numbers that a restart needs besides the fields, under names of their own. Collective."""
+        return {}
+
+    def restore(self, attrs: Mapping[str, Any]) -> None:
+        """Continue from what `rest` said, after the fields were read. Collective."""
 
     def scalars(self) -> dict[str, float]:
         """Columns of the table of a run. Collective; the same bits on any ranks."""

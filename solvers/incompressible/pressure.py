@@ -158,7 +158,9 @@ def _eigenvalues(grid: da.Grid, axis: int, transform: Cosine | Hartley | Modes) 
     if isinstance(transform, Modes):
         return transform.eigenvalues()
     low, high = grid.bounds[axis]
-    return transform.eigenvalues(np.arange(transform.length, dtype=float), (high - low) / grid.shape[axis])
+    return transform.eigenvalues(
+        np.arange(transform.length, dtype=float), (high - low) / grid.shape[axis]
+    )
 
 
 def _reciprocal_sums(values: list[Array], owned: tuple[slice, ...]) -> Array:
