@@ -4,6 +4,7 @@
 - `progress`       the line that says how far a run is
 - `state`          the configuration of a solver as plain values, and what differs in it
 - `series`         what a run writes while it goes on
+- `linear`         systems of equations by iteration: CG, pipelined CG, BiCGStab, Chebyshev
 - `incompressible` Navier-Stokes of constant density: staggered grid, projection method
 - `__main__`       `python -m solvers list` and `python -m solvers CASE`
 """

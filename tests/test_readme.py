@@ -18,7 +18,7 @@ BLOCK = re.compile(
 )
 BLOCKS = [match.groupdict() for match in BLOCK.finditer(TEXT)]
 PYTHON = (block["text"] for block in BLOCKS if block["language"] == "python")
-PROGRAM, TRACER, RUN, TEST_PROGRAM = PYTHON
+PROGRAM, TRACER, RUN, PLATE, TEST_PROGRAM = PYTHON
 SHELL = [block for block in BLOCKS if block["language"] == "bash"]
 SCRIPTS = [block["text"] for block in SHELL if "#SBATCH" in block["text"]]
 COMMANDS = [
@@ -56,6 +56,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "heat.py").write_text(smaller(PROGRAM))
     (tmp_path / "tracer.py").write_text(TRACER)
     (tmp_path / "run.py").write_text(RUN)
+    (tmp_path / "plate.py").write_text(PLATE)
     (tmp_path / "test_mine.py").write_text(TEST_PROGRAM)
     return tmp_path
 
@@ -97,7 +98,11 @@ def test_command_runs(command: str, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("program", "printed"),
-    [("heat.py", r"peak 0\.\d+\n"), ("tracer.py", r"tracer in the box 0\.\d+\n")],
+    [
+        ("heat.py", r"peak 0\.\d+\n"),
+        ("tracer.py", r"tracer in the box 0\.\d+\n"),
+        ("plate.py", r"\d+ True The relative residual .*rtol=1e-10\.\nwarmest \d\d\.\d+\n"),
+    ],
 )
 def test_programs_print_the_same_on_one_rank_and_on_several(
     program: str, printed: str, folder: Path
