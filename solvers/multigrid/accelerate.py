@@ -93,5 +93,9 @@ def advance(ndim: int) -> da.StencilKernel:
         return da.reduce.sum(r[here] * r[here], reproducible=reproducible)
 
     return kernel(
-        "multigrid_advance", body, ("p", "q", "x", "r"), scalars=("alpha",), static=("reproducible",)
+        "multigrid_advance",
+        body,
+        ("p", "q", "x", "r"),
+        scalars=("alpha",),
+        static=("reproducible",),
     )

@@ -1,5 +1,5 @@
-"""`-div(a grad u) + c u` on one grid, in the form that kernels of all levels take: weights along each
-axis, and arrays where a or c vary.
+"""`-div(a grad u) + c u` on one grid, in the form that kernels of all levels take: weights along
+each axis, and arrays where a or c vary.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Discrete:
     a: float = 1.0
     links: tuple[da.DistArray, ...] | None = None
     c: Any = 0.0
-    dtype: Any = np.dtype(float)
+    dtype: Any = float
     axes: tuple[Axis, ...] = field(init=False)
     couplings: tuple[Coupling, ...] = field(init=False)
     form: Form = field(init=False)
@@ -73,9 +73,7 @@ class Discrete:
         self.axes = tuple(map(self.axis, range(self.grid.ndim)))
         self.couplings = tuple(map(coupling, self.axes))
         is_field = isinstance(self.c, da.DistArray)
-        self.form = Form(
-            tuple(axis.points for axis in self.axes), self.links is not None, is_field
-        )
+        self.form = Form(tuple(axis.points for axis in self.axes), self.links is not None, is_field)
 
     def axis(self, number: int) -> Axis:
         """The unknowns along an axis of the grid. Local."""
@@ -85,9 +83,8 @@ class Discrete:
     def coefficients(self) -> tuple[Any, ...]:
         """What kernels take beside u and f, in the order of `Form.names`."""
         shift = 0.0 if self.form.field else float(self.c)
-        names = ("low", "high", "own_low", "own_high") if self.form.links else ("low", "high", "own")
         found: list[Any] = []
-        for name in names:
+        for name in self.form.weights:
             for number, weights in enumerate(self.couplings):
                 values = self.a * getattr(weights, name)
                 if number == 0 and name.startswith("own") and shift and not self.form.links:
@@ -113,9 +110,7 @@ class Discrete:
     @property
     def closed(self) -> bool:
         """Whether nothing flows through the sides. Local."""
-        return all(
-            axis.periodic or all(end == 1.0 for end in axis.ends) for axis in self.axes
-        )
+        return all(axis.periodic or all(end == 1.0 for end in axis.ends) for axis in self.axes)
 
     @property
     def stretched(self) -> bool:

@@ -45,7 +45,8 @@ class Level:
     @classmethod
     def of(cls, discrete: Discrete) -> Level:
         """A level with arrays of zeros. Collective."""
-        return cls(discrete, *(discrete.zeros() for _ in range(4)))
+        u, f, r, w = (discrete.zeros() for _ in range(4))
+        return cls(discrete, u, f, r, w)
 
     def clear(self) -> None:
         """Set the iterate to zero. Collective."""
@@ -53,7 +54,7 @@ class Level:
             block[...] = 0
 
     def compute_residual(self) -> None:
-        """r = f - A u. Collective."""
+        """Make r the residual, f - A u. Collective."""
         discrete = self.discrete
         kernels.residual(discrete.form)(self.u, self.f, self.r, *discrete.coefficients)
 
@@ -148,8 +149,8 @@ def _unknowns(discrete: Discrete) -> int:
 class Direct:
     """The solution on a level of few unknowns that one rank holds. Creation is Collective.
 
-    The matrix is what the kernel makes of unit vectors; weighted by volumes it is symmetric, and its
-    pseudo-inverse gives the solution of least size where it is singular.
+    The matrix is what the kernel makes of unit vectors; weighted by volumes it is symmetric, and
+    its pseudo-inverse gives the solution of least size where it is singular.
     """
 
     def __init__(self, level: Level) -> None:
@@ -176,7 +177,7 @@ class Direct:
         return np.linalg.pinv(0.5 * (weighted + weighted.T), hermitian=True) * volumes
 
     def solve(self) -> None:
-        """u = A^-1 f. Collective."""
+        """Make u the solution of A u = f. Collective."""
         level = self._level
         with level.u.writing() as block:
             if self._inverse is not None:

@@ -44,10 +44,15 @@ class Form:
         return len(self.points)
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        """The attributes of `weights.Coupling` that kernels take along each axis."""
+        return ("low", "high", "own_low", "own_high") if self.links else ("low", "high", "own")
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the coefficients, in the order in which kernels take them."""
-        weights = ("low", "high", "own_low", "own_high", "t") if self.links else ("low", "high", "own")
-        along = tuple(f"{name}{axis}" for name in weights for axis in range(self.ndim))
+        kinds = (*self.weights, "t") if self.links else self.weights
+        along = tuple(f"{name}{axis}" for name in kinds for axis in range(self.ndim))
         return (*along, "c") if self.field else along
 
 
@@ -140,7 +145,8 @@ def gauss_seidel(form: Form) -> da.StencilKernel:
         solved = (arrays["f"][here] + neighbours) / own
         u[here] = u[here] + omega * (solved - u[here])
 
-    return kernel("multigrid_red_black", body, ("u", "f", *form.names), scalars=("omega",), colours=2)
+    arrays = ("u", "f", *form.names)
+    return kernel("multigrid_red_black", body, arrays, scalars=("omega",), colours=2)
 
 
 @functools.cache
@@ -215,11 +221,10 @@ def restrict(ndim: int, axis: int, offsets: tuple[int, ...], *, inverse: bool = 
     weights = [f"w{number}" for number in range(len(offsets))]
 
     def body(arrays: dict[str, Symbol]) -> None:
-        fine, total = arrays["f"].fine, None
+        fine, total = arrays["f"].fine, 0.0
         for name, offset in zip(weights, offsets, strict=True):
             value = fine.shift(axis, offset)
-            part = arrays[name][0] / value if inverse else arrays[name][0] * value
-            total = part if total is None else total + part
+            total = total + (arrays[name][0] / value if inverse else arrays[name][0] * value)
         arrays["c"][(0,) * ndim] = 1.0 / total if inverse else total
 
     return kernel(f"multigrid_restrict_{axis}", body, ("f", "c", *weights))
@@ -232,7 +237,9 @@ def prolong(ndim: int, axis: int, *, add: bool) -> da.StencilKernel:
     def body(arrays: dict[str, Symbol]) -> None:
         coarse, f, here = arrays["c"].coarse, arrays["f"], (0,) * ndim
         total = arrays["w1"][0] * coarse.shift(axis, 0)
-        total = total + (arrays["w0"][0] * coarse.shift(axis, -1) + arrays["w2"][0] * coarse.shift(axis, 1))
+        total = total + (
+            arrays["w0"][0] * coarse.shift(axis, -1) + arrays["w2"][0] * coarse.shift(axis, 1)
+        )
         f[here] = f[here] + total if add else total
 
     return kernel(f"multigrid_prolong_{axis}", body, ("c", "f", "w0", "w1", "w2"))
@@ -246,12 +253,11 @@ def restrict_by_shares(ndim: int, axis: int, offsets: tuple[int, ...]) -> da.Ste
     weights = [f"w{number}" for number in range(len(offsets))]
 
     def body(arrays: dict[str, Symbol]) -> None:
-        fine, shares, total = arrays["f"].fine, arrays["s"].fine, None
+        fine, shares, total = arrays["f"].fine, arrays["s"].fine, 0.0
         for name, offset in zip(weights, offsets, strict=True):
             share = shares.shift(axis, offset)
             part = 1.0 - share if offset in (0, 1) else share
-            part = arrays[name][0] * part * fine.shift(axis, offset)
-            total = part if total is None else total + part
+            total = total + arrays[name][0] * part * fine.shift(axis, offset)
         arrays["c"][(0,) * ndim] = total
 
     return kernel(f"multigrid_restrict_by_shares_{axis}", body, ("f", "c", "s", *weights))
@@ -259,7 +265,7 @@ def restrict_by_shares(ndim: int, axis: int, offsets: tuple[int, ...]) -> da.Ste
 
 @functools.cache
 def prolong_by_shares(ndim: int, axis: int, *, add: bool) -> da.StencilKernel:
-    """As `prolong`, with the share s of the neighbour below or above that `low` and `high` choose."""
+    """As `prolong`, s being the share of the neighbour that `low` and `high` choose."""
 
     def body(arrays: dict[str, Symbol]) -> None:
         coarse, f, here = arrays["c"].coarse, arrays["f"], (0,) * ndim

@@ -1,12 +1,11 @@
 """The kernel MG of the NAS Parallel Benchmarks: its operator, its smoother and its data, exactly.
 
-Four iterations of a V-cycle for `A u = v` on a periodic cube of n^3 points, from u = 0. v is zero but
-for +1 at the ten largest and -1 at the ten smallest of n^3 pseudo-random numbers. The benchmark is
-verified by the norm of the last residual.
+Four iterations of a V-cycle for `A u = v` on a periodic cube of n^3 points, from u = 0. v is zero
+but for +1 at the ten largest and -1 at the ten smallest of n^3 pseudo-random numbers. The benchmark
+is verified by the norm of the last residual.
 
-Bailey, D. et al. (1994) The NAS Parallel Benchmarks, NASA Ames report RNR-94-007, section 2.2 (A, S,
-P and Q there are the coefficients below) and 2.3 (random numbers); the order of the cycle is that of
-NPB 3.4, MG/mg.f90.
+Bailey, D. et al. (1994) The NAS Parallel Benchmarks, NASA Ames report RNR-94-007: the kernel MG and
+the pseudo-random number generator; the order of the cycle is that of the reference code.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def classes() -> dict[str, NpbClass]:
 
 
 def charges(points: int) -> Any:
-    """v as a host array, int8. Local; every rank makes all of it."""
+    """The values of v as a host array, int8. Local; every rank makes all of it."""
     count = points**3
     # Products wrap at 2^64, which leaves the lower 46 bits as they are.
     powers = np.multiply.accumulate(np.full(count, MULTIPLIER, np.uint64))
@@ -115,9 +114,7 @@ def prolong(coarse: Symbol, u: Symbol) -> None:
         for i, j in itertools.product((0, -1), repeat=2)
         for z in [[coarse.coarse[i, j, 0], coarse.coarse[i, j, -1]]]
     }
-    planes = [
-        da.where(odd[1], lines[i, 0], 0.5 * (lines[i, 0] + lines[i, -1])) for i in (0, -1)
-    ]
+    planes = [da.where(odd[1], lines[i, 0], 0.5 * (lines[i, 0] + lines[i, -1])) for i in (0, -1)]
     u[0, 0, 0] = u[0, 0, 0] + da.where(odd[0], planes[0], 0.5 * (planes[0] + planes[1]))
 
 

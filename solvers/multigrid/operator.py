@@ -25,9 +25,10 @@ class EllipticOperator:
     ----------
     grid : Grid
     a : number, DistArray or mapping
-        The coefficient, above 0: a number, an array of cells, or for each axis (by name) an array on
-        the links: for unknowns in cells the faces, location "x" for the axis x; along an axis with
-        unknowns on points that letter is missing, as in location None for "x" and unknowns on "x".
+        The coefficient, above 0: a number, an array of cells, or for each axis (by name) an array
+        on the links: for unknowns in cells the faces, location "x" for the axis x; along an axis
+        with unknowns on points that letter is missing, so that for the axis x and unknowns on "x"
+        the links are in the cells.
     c : number or DistArray
         Not below 0; an array lies where the unknowns are.
     boundary : mapping, optional
@@ -153,7 +154,7 @@ class EllipticOperator:
 
     def _readable(self, u: da.DistArray) -> da.DistArray:
         """u, or its values in an array whose layers kernels can read."""
-        sides = u.boundary or {}
+        sides = set(u.boundary or ())
         if all(side in sides for side in self._conditions) and min(u.halo) > 0:
             return u
         if self._scratch is None:
@@ -177,9 +178,7 @@ class EllipticOperator:
             _require_least("a", a, np.finfo(self.dtype).tiny)
             a = a.astype(self.dtype)
             axes = range(len(names))
-            return tuple(
-                to_links(a, self.location, n, harmonic=mean == "harmonic") for n in axes
-            )
+            return tuple(to_links(a, self.location, n, harmonic=mean == "harmonic") for n in axes)
         if not isinstance(a, Mapping):
             return None
         if set(a) != set(names):
@@ -189,9 +188,7 @@ class EllipticOperator:
             )
         return tuple(self._given_links(f"a['{name}']", a[name], name, names) for name in names)
 
-    def _given_links(
-        self, label: str, given: Any, name: str, names: Sequence[str]
-    ) -> da.DistArray:
+    def _given_links(self, label: str, given: Any, name: str, names: Sequence[str]) -> da.DistArray:
         location = link_location(self.location, name, names)
         _require_on(self.grid, label, given, location)
         _require_least(label, given, 0.0)
@@ -234,7 +231,14 @@ def _require_least(name: str, array: da.DistArray, least: float) -> None:
     found = float(array.min())
     if not found >= least:
         rule = "above 0" if least > 0.0 else "not below 0"
-        raise da.SolverError(f"{name} must be {rule} everywhere, its minimum is {found}; change it.")
+        raise da.SolverError(
+            f"{name} must be {rule} everywhere, its minimum is {found}; change it."
+        )
+
+
+def _sound(a: float, b: float) -> bool:
+    """Whether a condition with these numbers lets flow out what is too much."""
+    return 0.0 <= a < np.inf and 0.0 <= b < np.inf and a + b > 0.0
 
 
 def _side(name: str, condition: Any, points: bool) -> Side:
@@ -248,7 +252,7 @@ def _side(name: str, condition: Any, points: bool) -> Side:
             return Side(0.0, 1.0)
         case da.Symmetry(sign=-1):
             return Side(1.0, 0.0)
-        case da.Robin(a=Real() as a, b=Real() as b) if a >= 0 and b >= 0 and a + b > 0:
+        case da.Robin(a=int() | float() as a, b=int() | float() as b) if _sound(a, b):
             return Side(float(a), float(b))
         case da.Robin():
             raise da.SolverError(
@@ -257,7 +261,8 @@ def _side(name: str, condition: Any, points: bool) -> Side:
             )
         case None:
             raise da.SolverError(
-                f"The side '{name}' has no condition, which the operator needs; add one to boundary=."
+                f"The side '{name}' has no condition, which the operator needs; add one to "
+                "boundary=."
             )
     raise da.SolverError(
         f"The condition at '{name}' must be Dirichlet, Neumann, Robin or Symmetry, got "

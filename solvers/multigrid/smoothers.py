@@ -14,7 +14,7 @@ from solvers.multigrid.hierarchy import Level
 Smoother = Callable[[Level, int], None]
 
 #: Relaxation of red-black Gauss-Seidel by the number of axes (Yavneh, I. (1995) Multigrid smoothing
-#: factors for red-black Gauss-Seidel relaxation, SIAM J. Numer. Anal. 32, 1126-1138).
+#: factors for red-black Gauss-Seidel relaxation, SIAM J. Numerical Anal. 32, 1126-1138).
 RELAXATION = {1: 1.0, 2: 1.05, 3: 1.15}
 
 #: Bound of the eigenvalues of D^-1 A: by Gershgorin's circles, as the rows of A sum up to c >= 0.
@@ -33,7 +33,7 @@ def chebyshev(level: Level, sweeps: int) -> None:
     """The Chebyshev polynomial of the fourth kind in D^-1 A, of degree `sweeps`: symmetric, and
     without a lower bound of eigenvalues. Collective.
 
-    Lottes, J. (2023) Optimal polynomial smoothers for multigrid V-cycles, Numer. Linear Algebra
+    Lottes, J. (2023) Optimal polynomial smoothers for multigrid V-cycles, Numerical Linear Algebra
     Appl. 30, e2518, algorithm 1.
     """
     kernel = kernels.chebyshev(level.discrete.form)

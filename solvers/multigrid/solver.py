@@ -199,7 +199,7 @@ class Multigrid:
         return history.solution(self._result(x))
 
     def _result(self, u: da.DistArray) -> da.DistArray:
-        """u with the operator's conditions and without a mean where that is arbitrary."""
+        """The array u with the operator's conditions, its mean removed where that is arbitrary."""
         x = self.operator.solution()
         self._remove_mean(u)
         x[...] = u
@@ -240,8 +240,13 @@ class Multigrid:
     def _load(self, rhs: da.DistArray, time: float, rtol: float) -> None:
         """Check the right-hand side and lift the conditions into the finest level's f."""
         operator, finest = self.operator, self.levels[0]
-        fits = isinstance(rhs, da.DistArray) and rhs.grid is not None
-        if not fits or not rhs.grid.same_as(operator.grid) or rhs.location != operator.location:
+        if (
+            not isinstance(rhs, da.DistArray)
+            or rhs.grid is None
+            or not rhs.grid.same_as(operator.grid)
+            or rhs.location != operator.location
+            or rhs.components
+        ):
             raise da.SolverError(
                 f"The right-hand side {rhs!r} must lie on {operator.grid!r} at location "
                 f"{operator.location!r}; make it there."
@@ -262,8 +267,8 @@ class Multigrid:
         if abs(mean) > max(rtol, 32.0 * float(np.finfo(f.dtype).eps)) * size:
             raise da.SolverError(
                 f"The right-hand side, with the values of the conditions, has the mean {mean:.6g}, "
-                "but the operator maps constants to zero, so that there is a solution for mean zero "
-                "alone; subtract the mean."
+                "but the operator maps constants to zero, so that there is a solution for mean "
+                "zero alone; subtract the mean."
             )
         kernels.add_number(f.layout.ndim)(f, value=-mean)
 
@@ -330,7 +335,9 @@ class _History:
                 f"{PATIENCE} cycles left more than {STAGNANT:g} of it."
             )
         else:
-            reason = f"The relative residual is {last:.3g} after {self.cycles} cycles, the most allowed."
+            reason = (
+                f"The relative residual is {last:.3g} after {self.cycles} cycles, the most allowed."
+            )
         return Solution(x, self.cycles, tuple(self.residuals), self.converged, reason)
 
 

@@ -1,7 +1,8 @@
 """The way between two levels: one axis after the other, over grids coarsened along some axes only.
 
 Restriction begins with the first axis and prolongation ends with it, so that the large arrays are
-read along their rows. A coarse level may lie on fewer ranks: the last step is then a redistribution.
+read along their rows. A coarse level may lie on fewer ranks: the last step is then a
+redistribution.
 """
 
 from __future__ import annotations
@@ -51,7 +52,15 @@ class Descent:
         Whether the restriction is the adjoint of the prolongation.
     """
 
-    def __init__(self, fine: Discrete, path: Path, residual: da.DistArray, links: Mapping[int, da.DistArray] | None = None, *, adjoint: bool) -> None:
+    def __init__(
+        self,
+        fine: Discrete,
+        path: Path,
+        residual: da.DistArray,
+        links: Mapping[int, da.DistArray] | None = None,
+        *,
+        adjoint: bool,
+    ) -> None:
         self.arrays = [residual, *(fine.zeros(grid) for grid in path.grids[1:])]
         self._down: list[Step] = []
         self._up: list[tuple[Step, Step]] = []
@@ -83,19 +92,19 @@ class Descent:
     ) -> None:
         """The steps along an axis of varying coefficient."""
         (before, after), ndim = grids, fine.grid.ndim
-        axes = [axis_of(grid, fine.location, fine.sides, axis) for grid in grids]
-        between = series(*axes)
+        own, coarse = (axis_of(grid, fine.location, fine.sides, axis) for grid in grids)
+        between = series(own, coarse)
         share = private(before, fine.location, fine.dtype)
         lengths = (between.near, between.middle, between.far, between.up)
         profiles = (_profile(fine, before, axis, values) for values in lengths)
-        kernels.shares(ndim, axis, points=fine.axes[axis].points)(link, share, *profiles)
-        if adjoint or axes[0].points:
-            weights = share_weights(*axes, between, adjoint=adjoint)
+        kernels.shares(ndim, axis, points=own.points)(link, share, *profiles)
+        if adjoint or own.points:
+            weights = share_weights(own, coarse, between)
             down = (_profile(fine, after, axis, w) for w in weights.values())
             kernel = kernels.restrict_by_shares(ndim, axis, tuple(weights))
             self._down.append((kernel, (share, *down)))
         else:
-            weights = transfer(*axes, adjoint=False).restrict
+            weights = transfer(own, coarse, adjoint=False).restrict
             down = (_profile(fine, after, axis, w) for w in weights.values())
             self._down.append((kernels.restrict(ndim, axis, tuple(weights)), tuple(down)))
         flags = (_profile(fine, before, axis, values) for values in (between.low, between.high))
@@ -160,9 +169,7 @@ def coarsened(fine: Discrete, path: Path) -> tuple[Discrete, dict[int, da.DistAr
     if fine.form.field:
         c = _carry(fine, path, c, {n: (_shares(fine, path, n), False) for n in path.axes})[-1]
     grid = path.grids[-1]
-    coarse = Discrete(
-        grid, fine.location, fine.sides, fine.a, tuple(links) or None, c, fine.dtype
-    )
+    coarse = Discrete(grid, fine.location, fine.sides, fine.a, tuple(links) or None, c, fine.dtype)
     return coarse, met
 
 
@@ -191,8 +198,7 @@ def _link_weights(fine: Discrete, path: Path, along: int) -> _Carriage:
             found[axis] = transfer(*ends, adjoint=False).restrict, True
         else:
             fine_count, coarse_count = (
-                grid.shape[axis] + (not grid.periodic[axis])
-                for grid in (fine.grid, path.grids[-1])
+                grid.shape[axis] + (not grid.periodic[axis]) for grid in (fine.grid, path.grids[-1])
             )
             found[axis] = inject(fine_count, coarse_count), False
     return found
@@ -207,14 +213,16 @@ def _carry(
         along, harmonic = weights[axis]
         target = private(grid, array.location, fine.dtype)
         kernel = kernels.restrict(grid.ndim, axis, tuple(along), inverse=harmonic)
-        kernel(held[-1], target, *(grid.profile(axis, np.asarray(w, fine.dtype)) for w in along.values()))
+        kernel(
+            held[-1],
+            target,
+            *(grid.profile(axis, np.asarray(w, fine.dtype)) for w in along.values()),
+        )
         held.append(target)
     return held
 
 
-def to_links(
-    a: da.DistArray, location: str | None, axis: int, *, harmonic: bool
-) -> da.DistArray:
+def to_links(a: da.DistArray, location: str | None, axis: int, *, harmonic: bool) -> da.DistArray:
     """A coefficient of the cells on the links along an axis. Collective."""
     grid = a.grid
     if grid is None:

@@ -1,5 +1,5 @@
-"""The numbers along one axis: how an unknown is coupled to its neighbours, and what goes where between
-an axis and the coarser one. Pure.
+"""The numbers along one axis: how an unknown is coupled to its neighbours, and what goes where
+between an axis and the coarser one. Pure.
 
 The unknowns along an axis are its cells, or its points (the low sides of cells, and the end). The
 operator `-d/dx (a du/dx)` couples unknown j to j - 1 and j + 1 by
@@ -107,21 +107,19 @@ def coupling(axis: Axis) -> Coupling:
     low, high = 1.0 / (volumes * below), 1.0 / (volumes * above)
     found = Coupling(low, high, low.copy(), high.copy(), np.zeros(axis.count), np.zeros(axis.count))
     if not axis.periodic:
-        _close(axis, 0, 1, axis.ends[0], (found.low, found.own_low, found.lift_low), found)
-        _close(axis, -1, -2, axis.ends[1], (found.high, found.own_high, found.lift_high), found)
+        _close(axis, found, 0)
+        _close(axis, found, -1)
     return found
 
 
-def _close(
-    axis: Axis,
-    end: int,
-    inner: int,
-    factor: float | None,
-    outward: tuple[Floats, Floats, Floats],
-    found: Coupling,
-) -> None:
-    """Eliminate the value beyond one end."""
-    beyond, own, lift = outward
+def _close(axis: Axis, found: Coupling, end: int) -> None:
+    """Eliminate the value beyond one end, 0 or -1."""
+    if end == 0:
+        factor, inner, inward = axis.ends[0], 1, found.high
+        beyond, own, lift = found.low, found.own_low, found.lift_low
+    else:
+        factor, inner, inward = axis.ends[1], -2, found.low
+        beyond, own, lift = found.high, found.own_high, found.lift_high
     if factor is FIXED:
         lift[inner] = beyond[inner]
         for weights in (found.low, found.high, found.own_low, found.own_high):
@@ -129,7 +127,6 @@ def _close(
         return
     lift[end] = beyond[end]
     if axis.points:  # the mirror image of the end point's neighbour
-        inward = found.high if end == 0 else found.low
         inward[end] += factor * beyond[end]
     else:  # of the end cell itself
         own[end] *= 1.0 - factor
@@ -141,7 +138,8 @@ class Transfer:
     """Weights between an axis and the one that joins two cells each.
 
     `prolong` has for each fine unknown k the weights of the coarse ones k // 2 - 1, k // 2 and
-    k // 2 + 1; `restrict` maps offsets d to the weights, for each coarse unknown i, of fine 2 i + d.
+    k // 2 + 1; `restrict` maps offsets d to the weights, for each coarse unknown i, of fine
+    2 i + d.
     """
 
     prolong: tuple[Floats, Floats, Floats]
@@ -182,9 +180,10 @@ def _between_cells(fine: Axis, coarse: Axis) -> tuple[Floats, Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """What lies between a fine unknown's own coarse one and the neighbour on its side (`up`: above):
-    links of the lengths `near` (to the fine unknown), `middle` and `far`. `low` and `high` are 1
-    where the neighbour below or above exists and enters.
+    """What lies between a fine unknown's own coarse one and the one on its side (`up`: above).
+
+    These are links of the lengths `near` (to the fine unknown), `middle` and `far`. `low` and
+    `high` are 1 where the neighbour below or above exists and enters.
     """
 
     near: Floats
@@ -205,7 +204,9 @@ def series(fine: Axis, coarse: Axis) -> Series:
         middle = np.where(upward, above, 1.0)
         if not fine.periodic and fine.count % 2 == 0:
             near[-1], middle[-1] = 1.0, 0.0  # the end, which both axes have
-        return Series(near, middle, np.zeros(k.size), np.ones(k.size), 0.0 * k, 1.0 * upward)
+        return Series(
+            near, middle, np.zeros(k.size), np.ones(k.size), np.zeros(k.size), 1.0 * upward
+        )
     inner, outer = np.where(upward, below, above), np.where(upward, above, below)
     parent = k // 2
     near = np.where(2 * parent + 1 < fine.count, 0.5 * inner, 0.0)
@@ -224,7 +225,7 @@ def series(fine: Axis, coarse: Axis) -> Series:
     return Series(near, middle, far, 1.0 * upward, low, high)
 
 
-def share_weights(fine: Axis, coarse: Axis, between: Series, *, adjoint: bool) -> dict[int, Floats]:
+def share_weights(fine: Axis, coarse: Axis, between: Series) -> dict[int, Floats]:
     """As `Transfer.restrict`, to be multiplied by the shares, or by what they leave of 1."""
     children = 2 * np.arange(coarse.count)
     wrap = fine.periodic
@@ -248,9 +249,7 @@ def _between_points(fine: Axis, coarse: Axis) -> tuple[Floats, Floats, Floats]:
     return np.zeros(fine.count), 1.0 - high, high
 
 
-def _adjoint(
-    fine: Axis, coarse: Axis, weights: tuple[Floats, Floats, Floats]
-) -> dict[int, Floats]:
+def _adjoint(fine: Axis, coarse: Axis, weights: tuple[Floats, Floats, Floats]) -> dict[int, Floats]:
     low, middle, high = (part * fine.volumes for part in weights)
     children = 2 * np.arange(coarse.count)
     found = {
