@@ -10,7 +10,10 @@ from typing import Any, Literal, get_args
 
 import distarray as da
 from solvers.incompressible.advection import ADVECTIONS, Advection
+from solvers.incompressible.immersed import Obstacle
+from solvers.incompressible.les import Smagorinsky
 from solvers.incompressible.metrics import AXES
+from solvers.incompressible.scalar import Scalar
 
 #: A number, or a function of the coordinates (x, y[, z]).
 Field = float | Callable[..., Any]
@@ -58,6 +61,12 @@ class IncompressibleConfig:
         Body force per mass, one entry per axis.
     flow_rate : mapping of axis name to mean velocity
         Periodic axes along which a uniform force holds the mean velocity in the box.
+    obstacles : tuple of Obstacle
+        Solid bodies in the box, see `immersed`.
+    scalar : Scalar, optional
+        What the flow carries, and the buoyancy that it causes, see `scalar`.
+    les : Smagorinsky, optional
+        Stresses of eddies smaller than the cells, see `les`.
     scheme : "ssp-rk3" or "ab2-cn"
         Strong-stability-preserving Runge-Kutta, of third order in four stages; or Adams-Bashforth
         for convection with Crank-Nicolson for viscosity, whose time step viscosity does not limit.
@@ -95,6 +104,9 @@ class IncompressibleConfig:
     initial: tuple[Field, ...] | None = None
     force: tuple[Field, ...] | None = None
     flow_rate: Mapping[str, float] = field(default_factory=dict)
+    obstacles: tuple[Obstacle, ...] = ()
+    scalar: Scalar | None = None
+    les: Smagorinsky | None = None
     scheme: Scheme = "ssp-rk3"
     advection: Advection = "central"
     pressure: Pressure = "auto"
@@ -136,6 +148,11 @@ class IncompressibleConfig:
             self._check_components(name, getattr(self, name))
         self._check_sides()
         self._check_forcing()
+        if self.scalar is not None and self.obstacles:
+            raise da.SolverError(
+                "A scalar passes through bodies, received both 'scalar' and 'obstacles'; give one "
+                "of them."
+            )
 
     @property
     def ndim(self) -> int:

@@ -25,10 +25,13 @@ from solvers.incompressible import kernels
 from solvers.incompressible.advection import EXTENT, REACH
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.forcing import BodyForce, FlowRate
+from solvers.incompressible.immersed import ImmersedBoundary
+from solvers.incompressible.les import EddyViscosity
 from solvers.incompressible.metrics import AXES, COMPONENTS, Metrics
 from solvers.incompressible.outflow import Outflow
 from solvers.incompressible.parts import Part, Stage
 from solvers.incompressible.pressure import poisson_solver
+from solvers.incompressible.scalar import ScalarTransport
 from solvers.incompressible.schemes import AdamsBashforth, RungeKutta, Scheme
 from solvers.incompressible.sides import Sides
 
@@ -90,6 +93,7 @@ class IncompressibleSolver(Solver):
                 )
         self.fields.update(part.fields)
         self.parts = (*self.parts, part)
+        self._poisson = part.pressure(self._poisson)
 
     def stable_dt(self) -> float:
         """The largest stable time step for the velocity of fluid and sides now, times
@@ -140,10 +144,6 @@ class IncompressibleSolver(Solver):
     def _start(self) -> None:
         """Make the initial velocity free of divergence and find the pressure that keeps it so."""
         star = [u.copy() for u in self._velocity]
-        if self._outflow is not None:
-            self._outflow.balance(star, self.time)
-        self._project(star, 1.0, self.time)
-        self._pressure.fill(0.0)
         stage = Stage(
             number=0,
             keep=0.0,
@@ -157,10 +157,22 @@ class IncompressibleSolver(Solver):
         )
         for part in self.parts:
             part.begin(self._velocity, time=self.time, dt=1.0)
+        self._balance(star, stage)
+        self._project(star, 1.0, self.time)
+        self._pressure.fill(0.0)
+        for part in self.parts:
+            part.begin(self._velocity, time=self.time, dt=1.0)
         self._scheme.accelerate(self._velocity, star, stage, self.parts)
+        self._balance(star, stage)
+        self._pressure += self._correction(star, 1.0, self.time)
+
+    def _balance(self, star: list[da.DistArray], stage: Stage) -> None:
+        """Let as much leave the box and its bodies as enters."""
         if self._outflow is not None:
             self._outflow.balance(star, self.time)
-        self._pressure += self._correction(star, 1.0, self.time)
+        for part in self.parts:
+            if part is not self._outflow:
+                part.constrain(star, stage)
 
     def _project(
         self, star: list[da.DistArray], dt: float, time: float, measure: bool = False
@@ -170,6 +182,8 @@ class IncompressibleSolver(Solver):
         if measure:
             self._begin_measurement(star, phi, dt)
         self._correct(*star, phi, *self._velocity, self._pressure, dt=dt, time=time)
+        for part in self.parts:
+            part.projected(star, self._velocity)
 
     def _correction(self, star: list[da.DistArray], dt: float, time: float) -> da.DistArray:
         """The change of pressure that takes the divergence of `star` away within `dt`."""
@@ -219,11 +233,16 @@ class IncompressibleSolver(Solver):
     # ---- files
 
     def _attributes(self) -> dict[str, Any]:
-        return {**super()._attributes(), **self._scheme.rest()}
+        attrs = {**super()._attributes(), **self._scheme.rest()}
+        for part in self.parts:
+            attrs.update(part.rest())
+        return attrs
 
     def _restore_attributes(self, attrs: Mapping[str, Any]) -> None:
         super()._restore_attributes(attrs)
         self._scheme.restore(attrs)
+        for part in self.parts:
+            part.restore(attrs)
 
     # ---- what a flow is made of
 
@@ -257,6 +276,12 @@ class IncompressibleSolver(Solver):
         if config.outflow:
             self._outflow = Outflow(config, self.grid, self._metrics, self._sides)
             found.append(self._outflow)
+        if config.les is not None:
+            found.append(EddyViscosity(config.les, config, self.grid))
+        if config.scalar is not None:
+            found.append(ScalarTransport(config.scalar, config, self.grid))
+        if config.obstacles:
+            found.append(ImmersedBoundary(config.obstacles, config, self.grid))
         return found
 
 

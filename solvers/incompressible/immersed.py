@@ -1,0 +1,399 @@
+"""Solid bodies in the flow by an immersed boundary of second order on the staggered grid.
+
+A body is where a signed distance phi is negative. A velocity point is *covered* if it lies within
+the body or outside by less than half the distance to the next point beyond, all others are open and
+obey the momentum equation as if there were no body. A covered point near the surface gets the value
+that makes the velocity linear between the surface, which has the velocity of the wall, and the open
+points farther out along the normal (the idea of Fadlun, E. A., Verzicco, R., Orlandi, P.,
+Mohd-Yusof, J. (2000) J. Comput. Phys. 161, 35-60, here for points on both sides of the surface, so
+that all weights are bounded and the errors of the two kinds, which have opposite signs, cancel in
+the mean). Deeper points move with the wall.
+
+The pressure equation is solved with the covered faces closed: `div(open grad phi) = div(u*) / dt`
+in the cells with an open face. The velocity of covered faces is prescribed; what flows through them
+out of each body, of second order in the spacing, is taken out evenly before, so that the flow out
+of a body is zero to round-off, and the divergence of all cells of the fluid to the tolerance of the
+solver. That is conjugate gradients, preconditioned by the direct solver of the box without bodies;
+the number of iterations does not grow with the grid.
+
+The force on a body is the flux of momentum, by pressure, viscosity and convection, through the
+steps of faces around its covered points, from the fields at one time. For a steady flow it balances
+the flux through any surface farther out, to round-off. The rate of change of the momentum between
+these steps and the surface is left out: it is of second order in the spacing, as the steps lie on
+both sides of the surface and move with it to first order.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import distarray as da
+from solvers import linear
+from solvers.incompressible import immersed_kernels as kernels
+from solvers.incompressible.metrics import AXES, Metrics
+from solvers.incompressible.parts import Part, Stage, Velocity
+from solvers.incompressible.shapes import Shape
+
+#: The root mean square of the divergence that is left in the fluid, as a share of the largest
+#: velocity over the smallest width of a cell.
+DIVERGENCE = 1e-11
+MAX_ITERATIONS = 200
+
+#: A number, or a function of the coordinates (x, y[, z]) of points on the surface.
+SurfaceValue = float | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A solid body that stays where it is.
+
+    Parameters
+    ----------
+    shape : Shape
+    velocity : tuple of (number or function f(x, y[, z])), optional
+        Velocity of its surface, one entry per axis, along the surface: see `turning`. At rest by
+        default.
+
+    Raises
+    ------
+    SolverError
+        The shape is none, or the velocity has another number of entries than two or three.
+    """
+
+    shape: Shape
+    velocity: tuple[SurfaceValue, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shape, Shape):
+            raise da.SolverError(
+                f"An obstacle has a shape, received {self.shape!r}; give one of "
+                "solvers.incompressible.shapes, such as Level(function)."
+            )
+        if self.velocity is not None and len(self.velocity) not in (2, 3):
+            raise da.SolverError(
+                f"The velocity of an obstacle has one entry per axis, received {self.velocity}; "
+                "give two or three."
+            )
+
+
+@dataclass(frozen=True)
+class Turning:
+    """One component of the velocity of a body that turns about an axis along z."""
+
+    component: int
+    centre: tuple[float, ...]
+    rate: float
+
+    def __call__(self, *coords: Any) -> Any:
+        if self.component == 0:
+            return -self.rate * (coords[1] - self.centre[1])
+        if self.component == 1:
+            return self.rate * (coords[0] - self.centre[0])
+        return 0.0 * coords[0]
+
+
+def turning(centre: tuple[float, ...], rate: float) -> tuple[Turning, ...]:
+    """The velocity of a surface that turns about an axis along z, by `rate` radians per time,
+    counter-clockwise.
+    """
+    return tuple(Turning(component, centre, rate) for component in range(len(centre)))
+
+
+class ImmersedBoundary(Part):
+    """The bodies of one flow. Collective.
+
+    Parameters
+    ----------
+    obstacles : sequence of Obstacle
+    config : with `viscosity`
+    grid : Grid
+
+    Attributes
+    ----------
+    grid : Grid
+    open : list of DistArray, float64, on the faces normal to each axis
+        1 where the momentum equation holds, 0 at covered faces and at the ends of the box.
+    active : DistArray, float64, in the cells
+        1 in cells with an open face, else 0.
+
+    Raises
+    ------
+    SolverError
+        The bodies fill the box, or fit its number of axes badly.
+    """
+
+    def __init__(self, obstacles: Sequence[Obstacle], config: Any, grid: da.Grid) -> None:
+        self._obstacles = tuple(obstacles)
+        self._viscosity = float(config.viscosity)
+        self.grid = grid
+        self._moving = any(obstacle.velocity is not None for obstacle in self._obstacles)
+        for obstacle in self._obstacles:
+            if obstacle.velocity is not None and len(obstacle.velocity) != grid.ndim:
+                raise da.SolverError(
+                    f"The velocity of an obstacle has one entry per axis, received "
+                    f"{len(obstacle.velocity)} for {grid.ndim} axes; give {grid.ndim}."
+                )
+        metrics = Metrics(grid)
+        self._cover, self._leak = metrics.bind(kernels.cover), metrics.bind(kernels.leak)
+        self._traction = metrics.bind(kernels.traction)
+        axes = range(grid.ndim)
+        self._distance = [self._component(axis, self._nearest) for axis in axes]
+        self._owner = [self._component(axis, self._number) for axis in axes]
+        self._wall = self._walls() if self._moving else self._distance
+        self._scratch = [grid.zeros(location=AXES[axis]) for axis in axes]
+        self.open = [self._opening(axis, metrics) for axis in axes]
+        self.active = grid.zeros(boundary=self._sides(da.Neumann(0.0)))
+        metrics.bind(kernels.mark_active)(*self.open, self.active)
+        self._steps = [self._step(axis) for axis in axes]
+        self._areas = self._through(metrics.bind(kernels.area), self._steps)
+        self._dt, self._speed = 1.0, 0.0
+        self._finest = 1.0 / max(metrics.largest)
+        if float(self.active.sum()) == 0.0:
+            raise da.SolverError(
+                "Obstacles leave room for the fluid, received ones that cover all cells; "
+                "make them smaller."
+            )
+
+    # The part's protocol.
+
+    def begin(self, velocity: Velocity, *, time: float, dt: float) -> None:
+        self._dt = dt
+
+    def constrain(self, new: Velocity, stage: Stage) -> None:
+        # In every stage, so that a steady flow is one for each of them.
+        self.cover(new)
+        self.close(new)
+
+    def pressure(self, solver: Any) -> ClosedPressure:
+        return ClosedPressure(self, solver)
+
+    def projected(self, star: Velocity, velocity: Velocity) -> None:
+        for u, before, opening in zip(velocity, star, self.open, strict=True):
+            kernels.put_back(u, before, opening)
+
+    # What it is made of.
+
+    def cover(self, velocity: Sequence[da.DistArray]) -> None:
+        """Give covered points the velocity that the surface asks for, in place. Collective."""
+        for axis, u in enumerate(velocity):
+            self._cover(
+                u, self._distance[axis], self._wall[axis], self._scratch[axis],
+                axis=axis, moving=self._moving,
+            )  # fmt: skip
+            kernels.copy(self._scratch[axis], u)
+
+    def close(self, velocity: Sequence[da.DistArray]) -> None:
+        """Take out what flows out of each body, in place. Collective."""
+        self._speed = max(float(abs(u).max()) for u in velocity)
+        for which, (volume, area) in enumerate(zip(self.leak(velocity), self._areas, strict=True)):
+            for u, steps, owner in zip(velocity, self._steps, self._owner, strict=True):
+                kernels.close(u, steps, owner, which=which, speed=volume / max(area, 1e-300))
+
+    def largest_rate(self) -> float:
+        """What the divergence over dt is compared with: largest velocity / (finest width * dt)."""
+        return self._speed / (self._finest * self._dt)
+
+    def leak(self, velocity: Sequence[da.DistArray]) -> list[float]:
+        """Volume that flows out of each body per time. Collective; the same bits on any ranks."""
+        return self._through(self._leak, velocity)
+
+    def _through(self, kernel: Any, arrays: Sequence[da.DistArray]) -> list[float]:
+        """Sums over the steps around each body."""
+        sums = [
+            [
+                kernel(u, steps, owner, axis=axis, which=which)
+                for axis, (u, steps, owner) in enumerate(
+                    zip(arrays, self._steps, self._owner, strict=True)
+                )
+            ]
+            for which in range(len(self._obstacles))
+        ]
+        return [math.fsum(float(value) for value in of_body) for of_body in sums]
+
+    def forces(
+        self, velocity: Sequence[da.DistArray], pressure: da.DistArray
+    ) -> list[tuple[float, ...]]:
+        """Force of the fluid on each body, one entry per axis, divided by the density (and, with
+        two axes, per length of the third). Collective; the same bits on any ranks.
+        """
+        sums = [
+            [
+                self._traction(
+                    *velocity, pressure, self.open[axis], self._owner[axis],
+                    axis=axis, nu=self._viscosity, which=which,
+                )
+                for axis in range(self.grid.ndim)
+            ]
+            for which in range(len(self._obstacles))
+        ]  # fmt: skip
+        return [tuple(float(value) for value in of_body) for of_body in sums]
+
+    def surface_pressure(self, pressure: da.DistArray, points: Any, spacing: float) -> Any:
+        """Pressure at points of the surface: the parabola through three points 2, 3 and 4 spacings
+        farther out along the normal is continued. Collective; the same on every rank.
+
+        Parameters
+        ----------
+        pressure : DistArray, in the cells
+        points : array, shape (points, axes)
+        spacing : float
+            Width of the cells near the surface.
+
+        Returns
+        -------
+        float64 array, shape (points,)
+        """
+        points = np.asarray(points, np.float64)
+        normal = self._normals(points)
+        near, middle, far = (
+            self.grid.points(points + share * spacing * normal).sample(pressure)
+            for share in (2.0, 3.0, 4.0)
+        )
+        return 6.0 * near - 8.0 * middle + 3.0 * far
+
+    # Geometry.
+
+    def _nearest(self, *coords: Any) -> Any:
+        nearest = self._obstacles[0].shape.distance(*coords)
+        for obstacle in self._obstacles[1:]:
+            nearest = np.minimum(nearest, obstacle.shape.distance(*coords))
+        return nearest
+
+    def _number(self, *coords: Any) -> Any:
+        """The number of the nearest body."""
+        distances = [
+            np.broadcast_arrays(obstacle.shape.distance(*coords), *coords)[0]
+            for obstacle in self._obstacles
+        ]
+        return np.argmin(distances, axis=0).astype(np.float64)
+
+    def _surface_velocity(self, axis: int, *coords: Any) -> Any:
+        """Velocity of the nearest body at the nearest point of its surface."""
+        coords = tuple(np.broadcast_arrays(*coords))
+        points = np.stack([np.ravel(x) for x in coords], axis=-1)
+        distance = self._nearest(*points.T)
+        surface = points - np.expand_dims(distance, -1) * self._normals(points)
+        owner = self._number(*points.T)
+        total = np.zeros(len(points))
+        for which, obstacle in enumerate(self._obstacles):
+            value: Any = 0.0 if obstacle.velocity is None else obstacle.velocity[axis]
+            value = value(*surface.T) if callable(value) else value
+            total = np.where(owner == which, value, total)
+        return total.reshape(coords[0].shape)
+
+    def _normals(self, points: Any) -> Any:
+        """Outward unit normals of the bodies near points, by central differences."""
+        step = 1e-5 * max(high - low for low, high in self.grid.bounds)
+        slopes = []
+        for axis in range(self.grid.ndim):
+            move = np.zeros(self.grid.ndim)
+            move[axis] = step
+            above, below = (self._nearest(*(points + s * move).T) for s in (1.0, -1.0))
+            slopes.append((above - below) / (2.0 * step))
+        found = np.stack(slopes, axis=-1)
+        return found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-30)
+
+    def _sides(self, condition: Any, end: Any = None, along: int = -1) -> dict[str, Any]:
+        """A condition on all sides that are no seams, with another at the ends of one axis."""
+        return {
+            AXES[axis]: end if axis == along else condition
+            for axis, periodic in enumerate(self.grid.periodic)
+            if not periodic
+        }
+
+    def _component(self, axis: int, function: Callable[..., Any]) -> da.DistArray:
+        return self.grid.from_function(
+            function, location=AXES[axis], boundary=self._sides(da.Extrapolate(1))
+        )
+
+    def _walls(self) -> list[da.DistArray]:
+        """Velocity of the nearest point of a surface, at the points of each component."""
+        return [
+            self._component(axis, functools.partial(self._surface_velocity, axis))
+            for axis in range(self.grid.ndim)
+        ]
+
+    def _opening(self, axis: int, metrics: Metrics) -> da.DistArray:
+        """The array `open` of one axis; what is fixed at the ends of the box is closed."""
+        ends = self._sides(da.Neumann(0.0), end=da.Dirichlet(0.0), along=axis)
+        found = self.grid.zeros(location=AXES[axis], boundary=ends)
+        metrics.bind(kernels.mark_open)(self._distance[axis], found, axis=axis)
+        return found
+
+    def _step(self, axis: int) -> da.DistArray:
+        found = self.grid.zeros(location=AXES[axis])
+        kernels.mark_steps(self.active, self.open[axis], found, axis=axis)
+        return found
+
+
+class ClosedPressure:
+    """The Poisson equation in the fluid around bodies, whose faces are closed. Collective.
+
+    Parameters
+    ----------
+    boundary : ImmersedBoundary
+    solver : with `solve(rhs, out)`
+        Solves it in the box without bodies.
+
+    Attributes
+    ----------
+    iterations : int
+        How many the last solution took.
+    """
+
+    def __init__(self, boundary: ImmersedBoundary, solver: Any) -> None:
+        self._boundary = boundary
+        self._solver = solver
+        grid = boundary.grid
+        metrics = Metrics(grid)
+        self._laplacian = metrics.bind(kernels.closed_laplacian)
+        self._weigh, self._unweigh = metrics.bind(kernels.weigh), metrics.bind(kernels.unweigh)
+        self._integrals = metrics.bind(kernels.integrals)
+        self._rhs = grid.zeros(boundary=boundary.active.boundary)
+        self._scaled = grid.zeros()
+        self.iterations = 0
+
+    def solve(self, rhs: da.DistArray, out: da.DistArray) -> None:
+        """Put the solution into `out`, zero in cells without fluid; what `rhs` has as a mean over
+        the fluid is dropped. Collective; the same bits on any ranks.
+
+        Raises
+        ------
+        SolverError
+            The iteration did not converge.
+        """
+        active = self._boundary.active
+        total, volume, squares = (float(value) for value in self._integrals(rhs, active))
+        self._weigh(rhs, active, self._rhs, mean=total / volume)
+        # From zero, not from the last solution: where nothing is left to correct, a steady flow
+        # then keeps its pressure.
+        solution = linear.cg(
+            self._operator,
+            self._rhs,
+            rtol=0.0,
+            atol=DIVERGENCE * self._boundary.largest_rate() * math.sqrt(squares),
+            max_iterations=MAX_ITERATIONS,
+            preconditioner=self._precondition,
+            reproducible=True,
+            nullspace=None,
+        )
+        if not solution.converged:
+            raise da.SolverError(
+                f"The pressure around the obstacles has to converge, received: {solution.reason}; "
+                "use a finer grid or a smaller time step."
+            )
+        self.iterations = solution.iterations
+        kernels.mask(solution.x, active, out)
+
+    def _operator(self, x: da.DistArray, out: da.DistArray) -> None:
+        self._laplacian(x, *self._boundary.open, out)
+
+    def _precondition(self, r: da.DistArray, out: da.DistArray) -> None:
+        self._unweigh(r, self._scaled)
+        self._solver.solve(self._scaled, out)

@@ -1,0 +1,256 @@
+"""Bodies in the flow: their shapes, exact properties of the boundary, and its order."""
+
+import math
+
+import numpy as np
+import pytest
+
+import distarray as da
+from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
+from solvers.incompressible.immersed import ImmersedBoundary, Obstacle, turning
+from solvers.incompressible.shapes import Box, Circle, Cylinder, Level, Sphere
+
+INNER, OUTER, SIDE = 0.5, 1.0, 1.25
+CENTRE = (0.013, -0.021)  # off every symmetry of the grid
+
+
+def couette(n, **options):
+    """A disc that turns in a round vessel; both are bodies in a square box."""
+    return IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(n, n),
+            viscosity=1.0,
+            bounds=((-SIDE, SIDE),) * 2,
+            obstacles=(
+                Obstacle(Circle(CENTRE, INNER), turning(CENTRE, 1.0)),
+                Obstacle(~Circle(CENTRE, OUTER)),
+            ),
+            **options,
+        )
+    )
+
+
+def couette_error(flow):
+    """Root mean square error of both components over open points: the exact velocity is
+    A r + B / r around the centre.
+    """
+    a = -(INNER**2) / (OUTER**2 - INNER**2)
+    b = INNER**2 * OUTER**2 / (OUTER**2 - INNER**2)
+    errors = []
+    for axis, opening in enumerate(body(flow).open):
+        x, y = flow.grid.coordinates("xy"[axis])
+        x, y = x - CENTRE[0], y - CENTRE[1]
+        turn = a + b / np.maximum(x**2 + y**2, 1e-3)
+        exact = (-turn * y, turn * x)[axis]
+        inside = opening.gather() > 0
+        errors.append((flow.fields["uv"[axis]].gather() - exact)[inside])
+    return math.sqrt(np.mean(np.concatenate(errors) ** 2))
+
+
+def body(flow):
+    return next(part for part in flow.parts if isinstance(part, ImmersedBoundary))
+
+
+def velocity(flow):
+    return [flow.fields[name] for name in "uvw"[: flow.config.ndim]]
+
+
+def fluid_divergence(flow):
+    """Largest divergence in cells with an open face, independent of the solver."""
+    total = 0.0
+    for axis, u in enumerate(velocity(flow)):
+        values = u.gather()
+        if values.shape[axis] == flow.config.cells[axis]:
+            values = np.concatenate([values, np.take(values, [0], axis)], axis)
+        total = total + np.diff(values, axis=axis) / flow.grid.spacing[axis]
+    return abs(total * body(flow).active.gather()).max()
+
+
+# --------------------------------------------------------------------------------------- shapes
+
+
+@pytest.mark.parametrize(
+    ("shape", "point", "distance"),
+    [
+        (Circle((0.0, 0.0), 1.0), (3.0, 4.0), 4.0),
+        (Sphere((1.0, 0.0, 0.0), 1.0), (1.0, 0.5, 0.0), -0.5),
+        (Cylinder((0.0, 9.0, 0.0), 1.0, axis=1), (3.0, 7.0, 4.0), 4.0),
+        (Box((0.0, 0.0), (2.0, 4.0)), (5.0, 8.0), 5.0),
+        (Box((0.0, 0.0), (2.0, 4.0)), (0.5, 2.0), -0.5),
+        (Circle((0.0, 0.0), 1.0) | Circle((4.0, 0.0), 1.0), (3.5, 0.0), -0.5),
+        (~Circle((0.0, 0.0), 1.0), (0.0, 0.25), 0.75),
+        (Level(lambda x, y: x - 2 * y), (1.0, 0.25), 0.5),
+    ],
+)
+def test_distances(shape, point, distance):
+    assert float(shape.distance(*point)) == pytest.approx(distance, abs=1e-15)
+
+
+def test_a_box_turned_inside_out_is_an_error():
+    with pytest.raises(da.SolverError, match="low corner below its high one"):
+        Box((1.0, 0.0), (0.0, 1.0))
+
+
+def test_a_radius_of_zero_is_an_error():
+    with pytest.raises(da.SolverError, match="radius is above 0, received 0"):
+        Circle((0.0, 0.0), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("obstacles", "text"),
+    [
+        ((Obstacle(Box((-1.0, -1.0), (2.0, 2.0))),), "cover all cells"),
+        ((Obstacle(Circle((0.0, 0.0, 0.0), 0.2)),), "has that many entries in 'centre'"),
+        ((Obstacle(Circle((0.5, 0.5), 0.2), (0.0, 0.0, 1.0)),), "received 3 for 2 axes"),
+    ],
+)
+def test_obstacles_that_do_not_fit_are_errors(obstacles, text):
+    with pytest.raises(da.SolverError, match=text):
+        IncompressibleSolver(IncompressibleConfig(cells=(8, 8), viscosity=1.0, obstacles=obstacles))
+
+
+def test_an_obstacle_without_a_shape_is_an_error():
+    with pytest.raises(da.SolverError, match="has a shape, received 3"):
+        Obstacle(3)
+
+
+# ------------------------------------------------------------------------------ exact properties
+
+
+def test_a_linear_velocity_is_continued_exactly():
+    """Covered points near a plane get the values of a velocity that is zero on it and linear."""
+    normal, offset = np.array([0.6, 0.8]), 0.71
+    plane = Level(lambda x, y: 0.6 * x + 0.8 * y - offset)
+    flow = IncompressibleSolver(
+        IncompressibleConfig(cells=(24, 20), viscosity=1.0, obstacles=(Obstacle(plane),))
+    )
+    boundary = body(flow)
+    for axis, u in enumerate(velocity(flow)):
+        x, y = flow.grid.coordinates("xy"[axis])
+        distance = normal[0] * x + normal[1] * y - offset
+        opening = boundary.open[axis].gather() > 0
+        u[...] = np.where(opening, 3.0 * distance, 17.0)
+    boundary.cover(velocity(flow))
+    for axis, u in enumerate(velocity(flow)):
+        x, y = flow.grid.coordinates("xy"[axis])
+        distance = normal[0] * x + normal[1] * y - offset
+        near = (abs(distance) < 0.4 / 24) & (x > 0.1) & (x < 0.9) & (y > 0.1) & (y < 0.9)
+        assert near.sum() > 10
+        np.testing.assert_allclose(u.gather()[near], 3.0 * distance[near], rtol=0, atol=1e-14)
+
+
+def test_nothing_flows_through_a_body():
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(24, 16),
+            viscosity=0.02,
+            bounds=((0.0, 3.0), (0.0, 2.0)),
+            periodic=(True, False),
+            force=(1.0, 0.0),
+            obstacles=(Obstacle(Circle((1.02, 0.97), 0.31)),),
+        )
+    )
+    for _ in range(10):
+        flow.step(0.02)
+    speed = float(abs(flow.fields["u"]).max())
+    assert speed > 0.05
+    assert abs(body(flow).leak(velocity(flow))[0]) < 1e-15
+    assert fluid_divergence(flow) < 1e-9 * speed / flow.grid.spacing[0]
+
+
+def test_force_on_a_body_balances_the_force_on_a_steady_flow():
+    """Body force times the volume of the fluid, less the friction at the walls, is the drag."""
+    force = 0.5
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(20, 16),
+            viscosity=0.5,
+            bounds=((0.0, 2.5), (0.0, 2.0)),
+            periodic=(True, False),
+            force=(force, 0.0),
+            obstacles=(Obstacle(Circle((1.02, 0.97), 0.31)),),
+        )
+    )
+    flow.run(steady=1e-7, max_steps=4000)
+    assert flow.residual < 1e-7
+    boundary, (dx, dy) = body(flow), flow.grid.spacing
+    drag, lift = boundary.forces(velocity(flow), flow.fields["p"])[0]
+    u, opening = flow.fields["u"].gather(), boundary.open[0].gather()
+    friction = 0.5 * 2.0 * (u[:, 0] + u[:, -1]).sum() / dy * dx
+    # Every open point gets the force; the covered ones are the body's.
+    assert drag == pytest.approx(force * opening.sum() * dx * dy - friction, rel=1e-6)
+    assert abs(lift) < 0.05 * drag
+
+
+def test_a_body_far_from_the_points_of_a_stretched_axis():
+    """The linear velocity again, where cells have different widths along y."""
+    faces = np.linspace(0.0, 1.0, 21) ** 1.3
+    plane = Level(lambda x, y: 0.6 * x + 0.8 * y - 0.71)
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(20, 20),
+            viscosity=1.0,
+            coordinates={"y": faces},
+            obstacles=(Obstacle(plane),),
+        )
+    )
+    boundary, u = body(flow), flow.fields["u"]
+    x, y = flow.grid.coordinates("x")
+    distance = 0.6 * x + 0.8 * y - 0.71
+    u[...] = np.where(boundary.open[0].gather() > 0, distance, 17.0)
+    boundary.cover(velocity(flow))
+    near = (abs(distance) < 0.015) & (x > 0.1) & (x < 0.9) & (y > 0.1) & (y < 0.9)
+    assert near.sum() > 5
+    np.testing.assert_allclose(u.gather()[near], distance[near], rtol=0, atol=1e-14)
+
+
+# ----------------------------------------------------------------------------------------- order
+
+
+def test_flow_between_cylinders_is_close_on_a_coarse_grid():
+    flow = couette(20)
+    flow.run(steady=1e-5, max_steps=2000)
+    assert couette_error(flow) < 4e-3
+    assert all(abs(value) < 1e-15 for value in body(flow).leak(velocity(flow)))
+
+
+@pytest.mark.slow
+def test_flow_between_cylinders_is_second_order():
+    """Order between 24^2 and 96^2: covered points change from grid to grid, so that the errors of
+    a pair scatter.
+    """
+    errors = []
+    for n in (24, 48, 96):
+        flow = couette(n)
+        flow.run(steady=1e-6, max_steps=20_000)
+        errors.append(couette_error(flow))
+    print("errors", errors, "orders", np.log2(np.array(errors[:-1]) / errors[1:]))
+    assert math.log2(errors[1] / errors[2]) > 1.8
+    assert math.log2(errors[0] / errors[2]) / 2 > 1.8
+
+
+@pytest.mark.slow
+def test_a_sphere_in_a_stream_feels_drag_along_the_stream():
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(24, 20, 20),
+            viscosity=0.05,
+            bounds=((0.0, 2.4), (0.0, 2.0), (0.0, 2.0)),
+            inflow={"x-": (1.0, 0.0, 0.0)},
+            outflow=("x+",),
+            slip=("y-", "y+", "z-", "z+"),
+            initial=(1.0, 0.0, 0.0),
+            measure_every=5,
+            obstacles=(Obstacle(Sphere((1.0, 1.0, 1.0), 0.3)),),
+        )
+    )
+    flow.run(until=3.0)
+    drag, lift, side = body(flow).forces(velocity(flow), flow.fields["p"])[0]
+    # Mirror images of each other: the body lies in the middle.
+    assert abs(lift) < 1e-8 * drag
+    assert abs(side) < 1e-8 * drag
+    # Re = 12: about 3.4 in an endless stream (Clift, Grace, Weber (1978), table 5.2), and more
+    # between sides that are 3.3 diameters apart.
+    coefficient = drag / (0.5 * math.pi * 0.3**2)
+    print("drag coefficient", coefficient)
+    assert 3.2 < coefficient < 5.5
