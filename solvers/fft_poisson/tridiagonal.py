@@ -50,7 +50,7 @@ class StretchedAxis:
         self._fixed = ends is not None and any(ends)
 
     def solve(self, lines: Array, shift: Array) -> Array:
-        """The solution u of `(L + s) u = f` of lines along the first axis, with a number s for each.
+        """The solution u of `(L + s) u = f`; lines run along the first axis, each with its s.
 
         Where L + s maps constants to zero the mean of f is dropped, and that of u is zero.
         """
