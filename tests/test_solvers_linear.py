@@ -47,7 +47,8 @@ def relative_residual(matrix, x, b):
 
 
 def error(x, exact):
-    return np.linalg.norm(x.gather() - exact) / np.linalg.norm(exact)
+    wide = np.result_type(exact, np.float64)
+    return np.linalg.norm(x.gather() - exact.astype(wide)) / np.linalg.norm(exact.astype(wide))
 
 
 # ------------------------------------------------------------------------- against direct solvers
@@ -75,6 +76,17 @@ def test_single_precision(method):
     assert solution.converged, solution.reason
     assert solution.x.dtype == np.float32
     assert error(solution.x, exact) < 1e-4
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_squares_may_leave_the_range_of_single_precision(method, size):
+    _, b, _ = dirichlet_problem(12, 9)
+    scaled = field(b.grid, size * b.gather(), dtype=np.float32, boundary=dict(b.boundary))
+    exact = method(negative_laplacian, b).x.gather()
+    solution = method(negative_laplacian, scaled, rtol=1e-5)
+    assert solution.converged, solution.reason
+    assert error(solution.x, (size * exact).astype(np.float32)) < 1e-4
 
 
 @pytest.mark.parametrize("method", [cg, bicgstab])
@@ -783,6 +795,26 @@ def test_a_tolerance_below_rounding_ends_in_stagnation(method):
     found = relative_residual(laplacian_matrix((12, 9)), solution.x.astype(float), b)
     assert solution.residuals[-1] == pytest.approx(found, rel=0.5)
     assert error(solution.x, exact) < 1e-4
+
+
+def test_stagnation_is_that_no_residual_was_smaller_for_long():
+    """With a lower bound of nothing the polynomial is T_k: modes turn as cos(k theta), and the
+    residual wanders. 142 is 100 and twice the cells along both axes.
+    """
+    cells, patience = (12, 9), 142
+    _, b, _ = dirichlet_problem(*cells)
+    eigenvalues, modes = np.linalg.eigh(laplacian_matrix(cells).toarray())
+    theta = np.arccos(1.0 - eigenvalues / 4.0)
+    parts = modes.T @ b.gather().ravel()
+    norms = [np.linalg.norm(np.cos(k * theta) * parts) for k in range(1000)]
+    best = next(
+        k for k in range(1000) if min(norms[k + 1 : k + 1 + patience]) >= min(norms[: k + 1])
+    )
+    best = int(np.argmin(norms[: best + 1]))
+    solution = chebyshev(negative_laplacian, b, bounds=(1e-13, 8.0))
+    assert not solution.converged
+    assert "none of 142 iterations made it smaller" in solution.reason
+    assert solution.iterations == best + patience
 
 
 def test_the_residual_that_parts_from_the_recursion_is_said():

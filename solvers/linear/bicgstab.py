@@ -44,12 +44,12 @@ class StabilisedBiconjugateGradients(Method):
         kernels.scale_to(self._shadow, self.system.r, factor=1.0, **self._components)
         self._p.fill(0)
         self._v.fill(0)
-        one = self._number(1.0)
+        zero = self._number(0.0)  # omega and beta are 0
         self._shadow_square = float(self._square)
         self._rho: Any = self._number(self._square)
-        self._shadow_v: Any = one
-        self._ts: Any = one
-        self._tt: Any = 1.0
+        self._shadow_v: Any = zero
+        self._ts: Any = zero
+        self._tt: Any = 0.0
 
     def step(self) -> Any:
         system, p, v, r, t = self.system, self._p, self._v, self.system.r, self._t

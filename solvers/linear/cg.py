@@ -12,6 +12,7 @@ preconditioner adds r and z, and a reduction.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import distarray as da
@@ -73,7 +74,7 @@ class ConjugateGradients(SymmetricMethod):
     def start(self) -> str | None:
         self._p.fill(0)
         self._steps = 0
-        self._rz: Any = 1.0  # (r, z) and (p, A p) of the step before: alpha is 0
+        self._rz: Any = math.inf  # of the step before: alpha and beta are 0
         self._pq: Any = 0.0
         self._rz_next: Any = self.system.square
         return None

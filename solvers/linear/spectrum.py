@@ -59,7 +59,7 @@ def _coefficients(system: System, most: int) -> Any:
     system.project(r)
     system.precondition(r, z)
     first = rz = float(system.inner(r, z))
-    previous = 1.0
+    previous = math.inf  # beta is 0
     for _ in range(most):
         kernels.turn(x, p, z, rz_old=previous, pq=0.0, rz=rz, **components)
         system.apply(p, q)
