@@ -10,6 +10,7 @@ makes of it what the ranks have in common.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import weakref
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ from distarray.regions import Box
 from distarray.resident import Finish, ResidentReductions, stays_on_device
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import ArrayParameter, Program, Reduction, kind_of
-from distarray.stencil.language import reduce
+from distarray.stencil.language import index, reduce, where
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
 from distarray.stencil.partials import Partial
 from distarray.stencil.tracing import trace
@@ -71,6 +72,26 @@ def _truth(value: Any) -> Any:
     return (value != 0).astype(np.int64)
 
 
+#: The place of a value that is not looked for.
+_NOWHERE = np.iinfo(np.int64).max
+
+
+def _place_if(found: Any, component: int, points: Sequence[Any]) -> Any:
+    """The flat index of a point in an array of that many points along each axis."""
+    place: Any = component
+    for axis, count in enumerate(points):
+        place = place * count + index(axis)
+    return where(found, place, _NOWHERE)
+
+
+def _equal(component: int, value: Any, wanted: Any, *points: Any) -> Any:
+    return _place_if(_number(value) == wanted, component, points)
+
+
+def _missing(component: int, value: Any, *points: Any) -> Any:
+    return _place_if(np.isnan(value), component, points)
+
+
 #: For each kind: what a point contributes, how two contributions join, and the fused reduction.
 _KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any], str]] = {
     "sum": (lambda value: value, lambda a, b: _wide(a) + _wide(b), "sum"),
@@ -81,7 +102,11 @@ _KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any], str]] = {
     "dot": (_product, np.add, "sum"),
     "squares": (_square, np.add, "sum"),
     "deviations": (_deviation, np.add, "sum"),
+    "equal": (_equal, np.minimum, "min"),
+    "missing": (_missing, np.minimum, "min"),
 }
+#: Kinds in which the contribution of a point depends on its place, first on its component's number.
+_SEARCHES = ("equal", "missing")
 
 
 def partial_result(
@@ -109,6 +134,31 @@ def partial_result(
         for part in _partials(kind, chosen, scalars, reproducible)
     ]
     return functools.reduce(_merger(kind), parts)
+
+
+def searchable(block: Block, prefix: Component) -> bool:
+    """Whether `first_place` takes these components. Local; the same on all ranks."""
+    components, dtype = block.layout.components[len(prefix) :], block.layout.dtype
+    return math.prod(components) <= MOST_COMPONENTS and dtype.kind != "c" and dtype != np.uint64
+
+
+def first_place(operand: Operand, wanted: Any) -> int:
+    """The smallest flat index, in the whole array, of an owned value that equals `wanted`, or of a
+    NaN if that is one; the largest int64 where there is none. Local; waits for the device.
+
+    Parameters
+    ----------
+    operand : a block and its components that are searched, see `searchable`
+    wanted : NumPy scalar of the block's element type
+    """
+    points = operand[0].layout.points
+    if np.isnan(wanted):
+        (part,) = _partials("missing", [operand], points, False)
+    else:
+        value = wanted.item()
+        scalars = (int(value) if isinstance(value, bool) else value, *points)
+        (part,) = _partials("equal", [operand], scalars, False)
+    return int(part[0])
 
 
 def begin(
@@ -247,29 +297,25 @@ def _program(
     kind: str, parameters: tuple[ArrayParameter, ...], scalars: tuple[Any, ...], reproducible: bool
 ) -> Program:
     value, join, reduction = _KINDS[kind]
+    names = {f"scalar_{number}": kind_of_one for number, kind_of_one in enumerate(scalars)}
 
-    def of(arrays: Sequence[Any], *mean: Any) -> Any:
-        components = list(np.ndindex(*parameters[0].components))
-        points = [
-            value(*(array.select(component)[...] for array in arrays), *mean)
-            for component in components
-        ]
+    def function(*arrays: Any, **given: Any) -> Any:
+        points = []
+        for number, component in enumerate(np.ndindex(*parameters[0].components)):
+            place = [number] if kind in _SEARCHES else []
+            values = [array.select(component)[...] for array in arrays]
+            points.append(value(*place, *values, *given.values()))
         if reproducible:
             return [reduce.sum(point, reproducible=True) for point in points]
         return getattr(reduce, reduction)(functools.reduce(join, points))
 
-    def of_one(u: Any) -> Any:
-        return of([u])
-
-    def of_two(u: Any, v: Any) -> Any:
-        return of([u, v])
-
-    def of_one_and_mean(u: Any, *, mean: Any) -> Any:
-        return of([u], mean)
-
-    function: Any = of_one_and_mean if scalars else of_one if len(parameters) == 1 else of_two
     function.__name__ = kind
-    names = dict.fromkeys(["mean"], scalars[0]) if scalars else {}
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            *(inspect.Parameter(p.name, inspect.Parameter.POSITIONAL_ONLY) for p in parameters),
+            *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names),
+        ]
+    )
     return trace(function, parameters, names, {}, ndim=len(parameters[0].staggered or ()))
 
 

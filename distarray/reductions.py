@@ -1,9 +1,9 @@
 """Reductions of arrays: over all axes a number on every rank, over some axes an array over the
 remaining ones.
 
-Over all axes, values on a device are reduced there by one pass over memory, see `block_reductions`;
-`prod`, `argmin`, `argmax` and all that goes over some axes works on a copy of the block on the
-host. What devices alone need is imported when first used.
+Over all axes, values on a device are reduced there by one pass over memory, see `block_reductions`,
+or two for `argmin` and `argmax`; `prod` and all that goes over some axes works on a copy of the
+block on the host. What devices alone need is imported when first used.
 
 Over grid axes each rank reduces its own block, and the blocks that share a place along the
 remaining axes merge their partial results in pairs, in order; the result goes to the rank that owns
@@ -185,6 +185,9 @@ def arg_extreme(array: DistArray, kind: str, axis: int | None) -> Any:
             f"arg{kind} of an array without elements is not defined; check its size first."
         )
     if len(axes) == array.ndim:
+        found = _searched(array, kind)
+        if found is not None:
+            return found
         values = array.block.backend.to_host(array._owned)
         return contributions.arg_extreme(
             kind, values, lambda flat: _global_flat(array, flat), array.communicator
@@ -192,6 +195,22 @@ def arg_extreme(array: DistArray, kind: str, axis: int | None) -> Any:
     contributions.require_order(f"arg{kind}", array.dtype)
     start = array.local_slices[axes[0]].start
     return _over_axes(array, _arg_fold(kind, start), axes)
+
+
+def _searched(array: DistArray, kind: str) -> Any:
+    """`arg_extreme` of all elements by two passes on the device, for the extremum and for its first
+    place. None where the host has to do it, on all ranks alike. Collective.
+    """
+    if array.block.backend.host:
+        return None
+    from distarray import block_reductions
+
+    operand = (array.block, array.component_prefix)
+    if not block_reductions.searchable(*operand):
+        return None
+    best = _contribution(array, kind).complete(array.communicator)
+    place = block_reductions.first_place(operand, best)
+    return np.int64(array.communicator.allreduce(np.array([place], np.int64), "min")[0])
 
 
 def _global_flat(array: DistArray, flat: int) -> int:

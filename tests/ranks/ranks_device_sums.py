@@ -48,7 +48,26 @@ def test_extremes_pass_nan_on() -> None:
         b[place] = np.nan
         for grid in grids():
             assert np.isnan([put(grid, b).max(), put(grid, b).min()]).all()
+            assert put(grid, b).argmin() == put(grid, b).argmax() == b.argmax()
             assert put(grid, a).max() == a.max()
+
+
+def test_places_of_extremes_on_faces_in_integers_and_without_a_grid() -> None:
+    for dtype in ("l", "Q", "f"):
+        a = numbers(3, SHAPE[0] + 1, SHAPE[1], dtype=dtype)
+        a[1, 4:7, 3] = a[2, -1, -1] = 100  # equal ones: the first counts, on whatever rank it is
+        for grid in grids():
+            u = put(grid, a, components=(3,), location="x")
+            assert u.argmax() == a.argmax()
+            assert u[2].argmax() == a[2].argmax() == a[2].size - 1
+            assert u.argmin() == a.argmin()
+        many = (
+            np.arange(40 * 6, dtype=dtype).reshape(40, 6)[::-1].copy()
+        )  # more than one pass takes
+        plain = da.asarray(many, device=DEVICE)
+        assert (plain.argmin(), plain.argmax()) == (many.argmin(), many.argmax())
+        tall = da.Grid((6,), device=DEVICE, ranks=(1,) if grid.size == 1 else None)
+        assert put(tall, many, components=(40,)).argmin() == many.argmin()
 
 
 def test_exact_sums() -> None:
