@@ -125,15 +125,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeat", type=int, default=7, help="measurements of each, of which the median is taken"
     )
+    parser.add_argument(
+        "--files", metavar="FOLDER", help="measure files in this folder instead (see bench_files)"
+    )
+    parser.add_argument(
+        "--mebibytes", type=int, default=256, help="size of these files; the gates are for 2048"
+    )
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the table; 1 if a gate was missed. Collective under a launcher."""
-    for name in ("cells", "repeat"):
+    for name in ("cells", "repeat", "mebibytes"):
         if getattr(options, name) < 1:
             print(f"--{name} must be at least 1, not {getattr(options, name)}.", file=sys.stderr)
             return 2
+    if options.files is not None:
+        from distarray import bench_files
+
+        return bench_files.run(options)
     communicator = default()
     load = _load()
     with _pinned(communicator.rank):

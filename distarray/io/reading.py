@@ -23,11 +23,14 @@ from distarray.io.record import ArrayRecord
 from distarray.io.rows import owned_by
 from distarray.io.tiles import chunks
 from distarray.io.verify import extent, largest_piece, read_box
-from distarray.io.ways import Noted, divided, exchange_of
+from distarray.io.ways import Noted, divided, exchange_of, in_order
 from distarray.layout import Layout
 from distarray.regions import Box
 
 Values = np.ndarray[Any, Any]
+
+#: Parts of which the disk is told before they are read.
+AHEAD = 4
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Incoming:
         What this rank owns.
     block : array
         The memory for it.
+    host : bool
+        Whether that is host memory.
     sums : Checksums or None
         Takes in what is read.
     """
@@ -52,22 +57,39 @@ class Incoming:
     layout: Layout
     box: Box
     block: Any
+    host: bool
     sums: Checksums | None
 
     @property
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.record.dtype)
 
+    @property
+    def plain(self) -> bool:
+        """Whether the block holds, in host memory, the element type of the file."""
+        return self.host and self.dtype == self.layout.dtype
+
+    def boxes(self) -> Iterator[Box]:
+        """What this rank owns in parts of bounded size: in the order of the file, unless they have
+        to be looked at before they are stored. Local.
+        """
+        if self.plain:
+            return in_order(self.box, self.dtype)
+        return chunks(self.box, self.record.tile, largest_piece(self.dtype))
+
     def parts(self) -> Iterator[tuple[Box, Values]]:
-        """What this rank owns in parts of bounded size, with memory that the next part uses again;
-        each is taken in when the next is asked for. Local.
+        """These with memory that the next uses again; each is taken in when the next is asked for.
+        Local.
         """
         buffer = Buffer()
-        for box in chunks(self.box, self.record.tile, largest_piece(self.dtype)):
+        for box in self.boxes():
             values = buffer.array(box.shape, self.dtype)
             yield box, values
-            self._enter(box, values)
+            if not self.plain:
+                self._enter(box, values)
             self.store(box, values)
+        if self.plain:
+            self.enter_all()
 
     def enter_all(self) -> None:
         """Look at all that was stored. Local."""
@@ -107,6 +129,7 @@ def read_values(
                 array.layout,
                 owned_by(array.layout, communicator.rank),
                 stack.enter_context(array.writing()),
+                array.block.backend.host,
                 one,
             )
             for record, array, one in zip(chosen, arrays, entered, strict=True)
@@ -127,9 +150,8 @@ def _divided(work: Sequence[Incoming]) -> tuple[list[Incoming], list[Incoming]]:
     """Arrays with long runs and with short ones. A team passes on values of the array's own element
     type in host memory, so that others count as long.
     """
-    plain = [isinstance(one.block, np.ndarray) and one.dtype == one.layout.dtype for one in work]
     _, short = divided([one.layout for one in work])
-    team = [k for k in short if plain[k]]
+    team = [k for k in short if work[k].plain]
     return [one for k, one in enumerate(work) if k not in team], [work[k] for k in team]
 
 
@@ -163,9 +185,9 @@ def _require_length(descriptor: int, work: Sequence[Incoming]) -> None:
 
 
 def _read_long(descriptor: int, one: Incoming) -> None:
-    """Read what this rank owns; while one part is looked at, the disk goes on with the next."""
-    ahead = chunks(one.box, one.record.tile, largest_piece(one.dtype))
-    for box in itertools.islice(ahead, 1):
+    """Read what this rank owns; while one part is copied, the disk goes on with those after it."""
+    ahead = one.boxes()
+    for box in itertools.islice(ahead, AHEAD):
         place.will_read(descriptor, *extent(one.record, box))
     for box, values in one.parts():
         for following in itertools.islice(ahead, 1):

@@ -39,6 +39,8 @@ Guard = Callable[[], AbstractContextManager[None]]
 
 #: How values can come into a file.
 METHODS = ("posix", "mpiio", "h5py", "root")
+#: Bytes that are moved at once in the order of the file; they stay in the caches of a core.
+PIECE = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Outgoing:
         Of each array.
     boxes : tuple of Box
         What this rank owns of each, components first.
+    memory : tuple of array or None
+        What this rank owns of each; None where that lies on a device.
     fetch : function (k, box, values)
         Fills contiguous memory with what this rank owns of a box of array k.
     enter : function (k, box, values)
@@ -66,6 +70,7 @@ class Outgoing:
     communicator: Communicator
     layouts: tuple[Layout, ...]
     boxes: tuple[Box, ...]
+    memory: tuple[Values | None, ...]
     fetch: Callable[[int, Box, Values], None]
     enter: Callable[[int, Box, Values], None]
 
@@ -75,18 +80,39 @@ class Outgoing:
 
     def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Box, Values]]:
         """What this rank owns of some arrays, in parts of bounded size: the number of the array,
-        the box and its values, which are overwritten by the next. Each is entered. Local.
+        the box and its values, which are overwritten by the next. All is entered. Local.
+
+        What lies in host memory comes in the order of the file, and is entered when the disk has
+        it all; what comes from a device is entered on its way.
         """
         buffer = Buffer()
         for k in numbers:
-            array = self.record.arrays[k]
+            array, memory = self.record.arrays[k], self.memory[k]
             dtype = np.dtype(array.dtype)
-            for box in chunks(self.boxes[k], array.tile, largest_piece(dtype)):
+            parts = _tiles_of(self, k) if memory is None else in_order(self.boxes[k], dtype)
+            for box in parts:
                 values = buffer.array(box.shape, dtype)
                 with told(self.subject):
                     self.fetch(k, box, values)
-                    self.enter(k, box, values)
+                    if memory is None:
+                        self.enter(k, box, values)
                 yield k, box, values
+            if memory is not None:
+                self.look_at((k,))
+
+    def look_at(self, numbers: Sequence[int]) -> None:
+        """Enter what this rank owns of some arrays. Local; on any thread."""
+        buffer = Buffer()
+        for k in numbers:
+            memory, own = self.memory[k], self.boxes[k]
+            for box in _tiles_of(self, k):
+                with told(self.subject):
+                    if memory is None:
+                        values = buffer.array(box.shape, np.dtype(self.record.arrays[k].dtype))
+                        self.fetch(k, box, values)
+                    else:
+                        values = memory[box.slices(own.start)]
+                    self.enter(k, box, values)
 
     def gathered(self, k: int, guard: Guard) -> Iterator[tuple[Box, Values]]:
         """Pieces of array k that this rank writes for its team; `guard` is what values are fetched
@@ -101,6 +127,18 @@ class Outgoing:
                 self.fetch(k, box, values)
 
         return exchange.gathered(fetch)
+
+
+def _tiles_of(job: Outgoing, k: int) -> Iterator[Box]:
+    """What this rank owns of array k, cut between tiles."""
+    array = job.record.arrays[k]
+    return chunks(job.boxes[k], array.tile, largest_piece(np.dtype(array.dtype)))
+
+
+def in_order(box: Box, dtype: np.dtype[Any]) -> Iterator[Box]:
+    """A box cut into pieces in the order of the file, of runs as long as they can be. Local."""
+    largest = max(1, min(PIECE // dtype.itemsize, largest_piece(dtype)))
+    return chunks(box, (1,) * box.ndim, largest)
 
 
 def exchange_of(layout: Layout, communicator: Communicator) -> rows.Exchange | None:
@@ -142,8 +180,7 @@ def write_here(job: Outgoing, numbers: Sequence[int] | None = None) -> None:
 def _enter(job: Outgoing, numbers: Sequence[int]) -> None:
     """Look at values that are then sent to other ranks. Collective."""
     with agreed(job.communicator, job.subject):
-        for _ in job.parts(numbers):
-            pass
+        job.look_at(numbers)
 
 
 class Noted:

@@ -58,6 +58,7 @@ def begin_save(
     method: str | None = None,
     refuse_nan: bool = False,
     with_xdmf: bool = False,
+    checksums: bool = True,
 ) -> WritePlan:
     """Check what is to be saved; nothing is in the file system yet. Collective.
 
@@ -69,6 +70,8 @@ def begin_save(
         Whether NaN among the values is an error.
     with_xdmf : bool
         Whether an XDMF file is put beside the file if something in it needs one.
+    checksums : bool
+        Whether there are any; a file without them can be measured, not finished.
 
     Raises
     ------
@@ -90,7 +93,15 @@ def begin_save(
                 xdmf.require_room(target, record)
             way = method or _best_method(target, size=communicator.size, one_machine=one_machine)
     target, way = communicator.bcast((target, way))
-    return WritePlan(target, record, arrays, way, refuse_nan=refuse_nan, with_xdmf=with_xdmf)
+    return WritePlan(
+        target,
+        record,
+        arrays,
+        way,
+        refuse_nan=refuse_nan,
+        with_xdmf=with_xdmf,
+        checksums=checksums,
+    )
 
 
 def _check_method(method: str | None) -> None:
@@ -149,6 +160,7 @@ class WritePlan:
         *,
         refuse_nan: bool = False,
         with_xdmf: bool = False,
+        checksums: bool = True,
     ) -> None:
         self.target = target
         self.partial = target + place.PARTIAL
@@ -160,6 +172,7 @@ class WritePlan:
         self.boxes = tuple(owned_by(layout, rank) for layout in self._layouts)
         self._refuse_nan = refuse_nan
         self._with_xdmf = with_xdmf
+        self._summed = checksums
         self._described = _layout(record)
         self._sums: list[Checksums] = []
         self._tables: list[Values] = []
@@ -236,7 +249,8 @@ class WritePlan:
         write_here(self._outgoing(copies))
 
     def _outgoing(self, values: Iterable[DistArray | Values]) -> Outgoing:
-        sources = [_source(value, box) for value, box in zip(values, self.boxes, strict=True)]
+        given = tuple(values)
+        sources = [_source(value, box) for value, box in zip(given, self.boxes, strict=True)]
 
         def fetch(k: int, box: Box, target: Values) -> None:
             target[...] = sources[k](box)
@@ -247,6 +261,7 @@ class WritePlan:
             self.communicator,
             self._layouts,
             self.boxes,
+            tuple(map(_host_memory, given)),
             fetch,
             self._enter,
         )
@@ -258,7 +273,8 @@ class WritePlan:
                 least = values.view(values.real.dtype).min()
             if np.isnan(least):  # which one NaN makes it, and takes no array of flags
                 self._say_nan(k, box, values)
-        self._sums[k].add(box, values)
+        if self._summed:
+            self._sums[k].add(box, values)
 
     def _say_nan(self, k: int, box: Box, values: Values) -> None:
         array = self.record.arrays[k]
@@ -404,3 +420,10 @@ def _source(value: DistArray | Values, owned: Box) -> Source:
         return lambda box: value[box.slices(owned.start)]
     backend, local = value.block.backend, value.local
     return lambda box: backend.to_host(local[box.slices(owned.start)])
+
+
+def _host_memory(value: DistArray | Values) -> Values | None:
+    """The values of this rank where they lie in host memory."""
+    if not isinstance(value, DistArray):
+        return value
+    return np.asarray(value.local) if value.block.backend.host else None

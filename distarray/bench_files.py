@@ -1,0 +1,249 @@
+"""Measures files beside plain ones of NumPy, in turn, in one folder: `bench --files FOLDER`.
+
+Each rank writes what it owns of one array, cut along its first axis, and reads it again:
+
+    beside     `numpy.tofile` and fsync to a file of its own; `numpy.fromfile`
+    values     what the library does to bring the values into one file on the disk, or out of it
+    all        `da.save` or `da.load`: with checksums, read back and compared before it has its name
+
+Files are read after the system was asked to forget their pages. Times are medians of those of the
+slowest rank. Memory is the most that a rank holds during a call beyond what it held before, and
+beyond the array that is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from distarray import io
+from distarray.array import DistArray
+from distarray.comm import Communicator, default
+from distarray.errors import CommunicationError
+from distarray.grid import Grid
+from distarray.io import place
+from distarray.io.reading import read_values
+from distarray.io.write import begin_save
+from distarray.launcher import child_environment, mpirun
+
+MIB = 1 << 20
+#: Most bytes that a rank may hold besides the state.
+GATE_MEMORY = 64 * MIB
+_HEAD = (
+    f"{'what':<34}{'median':>10}{'GB/s':>8}{'beside':>10}{'GB/s':>8}"
+    f"{'ratio':>8}{'gate':>7}{'':>8}{'memory':>10}{'gate':>8}"
+)
+
+
+@dataclass(frozen=True)
+class FileRow:
+    """One line of the table: medians in seconds, bytes moved, and the most that a rank held."""
+
+    name: str
+    seconds: float
+    beside: float
+    nbytes: int
+    gate: float
+    memory: int
+
+    @property
+    def kept(self) -> bool:
+        return self.seconds <= self.gate * self.beside
+
+    @property
+    def small(self) -> bool:
+        return self.memory < GATE_MEMORY
+
+    def __str__(self) -> str:
+        rate, other = (self.nbytes / 1e9 / value for value in (self.seconds, self.beside))
+        return (
+            f"{self.name:<34}{self.seconds:>8.2f} s{rate:>8.2f}{self.beside:>8.2f} s{other:>8.2f}"
+            f"{self.seconds / self.beside:>8.2f}{self.gate:>7.2f}{_word(self.kept):>8}"
+            f"{self.memory / MIB:>6.0f} MiB{GATE_MEMORY // MIB:>4} MiB  {_word(self.small)}"
+        )
+
+
+def _word(kept: bool) -> str:
+    return "ok" if kept else "MISSED"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table; 1 if a gate was missed, unless a launcher was used. Collective under one."""
+    communicator = default()
+    if communicator.size == 1:
+        return _started(options)
+    folder = Path(options.files) / "distarray-bench"
+    if communicator.rank == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+    communicator.barrier()
+    try:
+        rows = list(_rows(_Files(folder, options.mebibytes * MIB, communicator), options.repeat))
+    finally:
+        communicator.barrier()
+        if communicator.rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+    if communicator.rank == 0:
+        print(f"{rows[0].nbytes / 2**30:.2f} GiB from {communicator.size} ranks in {options.files}")
+        print("\n".join([_HEAD, *map(str, rows)]))
+        print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores")
+    return 0  # one that fails would end the job with many words
+
+
+def _started(options: argparse.Namespace) -> int:
+    command = [mpirun(), "-n", "2", sys.executable, "-m", "distarray", "bench"]
+    for name in ("files", "mebibytes", "repeat"):
+        command += [f"--{name}", str(getattr(options, name))]
+    try:
+        done = subprocess.run(
+            command, env=child_environment(), stdout=subprocess.PIPE, text=True, check=False
+        )
+    except OSError as error:
+        raise CommunicationError(
+            f"bench cannot start two ranks with {command[0]} ({error}); "
+            "install the extra mpi (in a clone: pip install '.[mpi]')."
+        ) from None
+    print(done.stdout, end="")
+    return done.returncode or int(_word(False) in done.stdout)
+
+
+class _Files:
+    """The array, the files in a folder, and what is timed."""
+
+    def __init__(self, folder: Path, nbytes: int, communicator: Communicator) -> None:
+        self.communicator = communicator
+        edge = max(8, round((nbytes / 8 / communicator.size) ** (1 / 3)))
+        shape, ranks = (edge * communicator.size, edge, edge), (communicator.size, 1, 1)
+        self.grid = Grid(shape, ranks=ranks, comm=communicator)
+        self.u = self.grid.empty()
+        with self.u.writing() as block:
+            block[...] = np.random.default_rng(communicator.rank).random((edge, edge, edge))
+        self.plain = np.ascontiguousarray(self.u.local)
+        self.own = folder / f"plain-{communicator.rank}"
+        self.whole, self.values = folder / "whole.h5", folder / "values.h5"
+
+    @property
+    def arrays(self) -> Mapping[str, DistArray]:
+        return {"u": self.u}
+
+    def write_plain(self) -> None:
+        with self.own.open("wb") as file:
+            self.plain.tofile(file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write_values(self) -> None:
+        plan = begin_save(self.values, self.arrays, checksums=False)
+        plan.lay_out()
+        try:
+            plan.write([self.u])
+            place.sync(plan.partial)
+            self.communicator.barrier()
+        finally:
+            plan.abandon()
+
+    def write_all(self) -> None:
+        io.save(self.whole, self.arrays)
+
+    def read_plain(self) -> object:
+        return np.fromfile(self.own)
+
+    def read_values(self) -> object:
+        from distarray.io.hdf5 import read_record
+
+        found = self.grid.empty()
+        read_values(str(self.whole), read_record(str(self.whole)).arrays, [found], None)
+        return found
+
+    def read_all(self) -> object:
+        return io.load(self.whole, self.grid).arrays["u"]
+
+    def remove(self, *paths: Path) -> None:
+        self.communicator.barrier()
+        for path in paths:
+            if path is self.own or self.communicator.rank == 0:
+                path.unlink(missing_ok=True)
+        os.sync()
+        self.communicator.barrier()
+
+    def forget(self) -> None:
+        """Ask the system to forget the pages of the files."""
+        self.communicator.barrier()
+        for path in (self.own, self.whole):
+            with place.opened(str(path)) as descriptor:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        self.communicator.barrier()
+
+
+def _rows(files: _Files, repeat: int) -> Iterator[FileRow]:
+    def fresh() -> None:
+        files.remove(files.own, files.whole)
+
+    made = files.u.padded.nbytes
+    writes = (files.write_plain, files.write_values, files.write_all)
+    times, memory = _measured(files.communicator, repeat, writes, fresh)
+    for k, (name, gate) in enumerate((("values", 1.15), ("all", 1.40)), 1):
+        what = f"write, {name}, beside tofile"
+        yield FileRow(what, times[k], times[0], files.u.nbytes, gate, memory[k])
+    files.write_plain()
+    reads = (files.read_plain, files.read_values, files.read_all)
+    times, memory = _measured(files.communicator, repeat, reads, files.forget)
+    for k, (name, gate) in enumerate((("values", 1.15), ("all", 1.40)), 1):
+        what = f"read, {name}, beside fromfile"
+        yield FileRow(what, times[k], times[0], files.u.nbytes, gate, memory[k] - made)
+
+
+def _measured(
+    communicator: Communicator,
+    repeat: int,
+    actions: tuple[Callable[[], object], ...],
+    before: Callable[[], None],
+) -> tuple[list[float], list[int]]:
+    """The median time and the largest growth in memory of each action, of the rank that has most;
+    in turn, after one call of each to warm up.
+    """
+    times: list[list[float]] = [[] for _ in actions]
+    memory = [0] * len(actions)
+    for round_ in range(repeat + 1):
+        for k, action in enumerate(actions):
+            before()
+            held = _forget_peak()
+            began = time.perf_counter()
+            result = action()
+            seconds = time.perf_counter() - began
+            grown = _peak() - held
+            del result
+            found = communicator.allreduce(np.array([seconds, grown]), "max")
+            memory[k] = max(memory[k], int(found[1]))
+            if round_:
+                times[k].append(float(found[0]))
+    return [statistics.median(found) for found in times], memory
+
+
+def _forget_peak() -> int:
+    """The bytes that this process holds; the peak is measured from now on, where the system can."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _peak() -> int:
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    return 0
