@@ -168,6 +168,9 @@ def cg(
     the method starts again from the latter. Values that are not finite, stagnation, and an operator
     that is not symmetric or not positive definite end the iteration.
 
+    On a stretched axis the operator -div(a grad u) is symmetric once it is multiplied, as the
+    right-hand side must be, by the volumes of the cells.
+
     Examples
     --------
     >>> import distarray as da

@@ -158,10 +158,14 @@ class System:
         """Compute `r = b - A x`; |r|^2. Collective."""
         self.apply(self.x, self._image)
         self.square = float(kernels.subtract(self._rhs, self._image, self.r, **self.static))
+        self._clean_residual()
+        return self.square
+
+    def _clean_residual(self) -> None:
+        """Remove from the residual what no image of the operator has."""
         cleaned = nullspace.remove(self, self.r, self._removed)
         if cleaned is not None:
             self.square = cleaned
-        return self.square
 
     def finish(self) -> None:
         """Remove the mean of the iterate where it is arbitrary. Collective."""
@@ -176,20 +180,11 @@ class System:
 
     def _start(self, from_zero: bool) -> None:
         """Scale, null space and first residual."""
-        image = self._image
         self.scale = self._norm_of_rhs()
         if self.scale == 0.0:
             self.x.fill(0)
             self.square = 0.0
             return
-        image.fill(math.nan)
-        self.apply(self.x, image)
-        self._require_finite(image)
-        if from_zero and float(self.inner(image, image)) > 0.0:
-            raise da.SolverError(
-                "The operator gives values that are not zero for x = 0, so that it is not linear; "
-                "move them to the right-hand side, or give conditions to x0=."
-            )
         mode = self.options.nullspace
         if mode == "auto":
             self._groups = nullspace.find(self)
@@ -197,7 +192,14 @@ class System:
             self._groups = nullspace.whole(self.components)
         if self._groups and (mode == "constant" or nullspace.is_left_null(self, self._groups)):
             self._removed = self._groups
-        self._first_residual()
+        self.square = self._checked_residual(self.x)
+        if from_zero and float(self.inner(self._image, self._image)) > 0.0:
+            raise da.SolverError(
+                "The operator gives values that are not zero for x = 0, so that it is not linear; "
+                "move them to the right-hand side, or give conditions to x0=."
+            )
+        self._require_compatible()
+        self._clean_residual()
 
     def _norm_of_rhs(self) -> float:
         """|b|, where the conditions of x are inhomogeneous |b - A 0|."""
@@ -206,11 +208,26 @@ class System:
         if self._changes:
             lift = self.x.copy()
             lift.fill(0)
-            self._image.fill(math.nan)
-            self.apply(lift, self._image)
-            self._require_finite(self._image)
-            square = kernels.subtract(self._rhs, self._image, self.r, **self.static)
+            return math.sqrt(self._checked_residual(lift))
         return math.sqrt(float(square))
+
+    def _checked_residual(self, x: da.DistArray) -> float:
+        """`r = b - A x` and |r|^2, where the operator may leave points out."""
+        self._image.fill(math.nan)
+        self.apply(x, self._image)
+        square = float(kernels.subtract(self._rhs, self._image, self.r, **self.static))
+        if math.isfinite(square):
+            return square
+        if not math.isfinite(float(self.inner(x, x))):
+            raise da.SolverError(
+                "The first guess x0 has values that are not finite; look for them with "
+                "abs(x0).max()."
+            )
+        raise da.SolverError(
+            "The operator leaves points of its output unwritten or not finite; it must write all, "
+            "which at a side that is not periodic needs conditions: create x0 (or rhs) with "
+            "boundary=."
+        )
 
     def _require_range(self, square: float, largest: float) -> None:
         if not math.isfinite(largest):
@@ -224,26 +241,14 @@ class System:
                 " of double precision; scale the system."
             )
 
-    def _require_finite(self, image: da.DistArray) -> None:
-        """Refuse a first guess that is not finite, and an operator that leaves points out."""
-        if math.isfinite(float(self.inner(image, image))):
-            return
-        if not math.isfinite(float(self.inner(self.x, self.x))):
-            raise da.SolverError(
-                "The first guess x0 has values that are not finite; look for them with "
-                "abs(x0).max()."
-            )
-        raise da.SolverError(
-            "The operator leaves points of its output unwritten or not finite; it must write all, "
-            "which at a side that is not periodic needs conditions: create x0 (or rhs) with "
-            "boundary=."
+    def _require_compatible(self) -> None:
+        """Refuse a right-hand side with a part that no x can make."""
+        rounding = 32.0 * self.rounding
+        tolerance = max(
+            max(self.options.rtol, rounding) * self.scale,
+            rounding * math.sqrt(self.square),
+            self.options.atol,
         )
-
-    def _first_residual(self) -> None:
-        self.apply(self.x, self._image)
-        self.square = float(kernels.subtract(self._rhs, self._image, self.r, **self.static))
-        tolerance = max(self.options.rtol, 32.0 * self.rounding) * self.scale
-        tolerance = max(tolerance, 32.0 * self.rounding * math.sqrt(self.square), self.options.atol)
         points = math.sqrt(self.r.size)
         for mean in nullspace.means(self, self.r, self._removed):
             if abs(mean) * points > tolerance:
@@ -251,9 +256,6 @@ class System:
                     f"The right-hand side has the mean {mean:.6g}, but the operator maps constants "
                     "to zero, so that there is a solution for mean zero alone; subtract the mean."
                 )
-        cleaned = nullspace.remove(self, self.r, self._removed)
-        if cleaned is not None:
-            self.square = cleaned
 
 
 def _require_vectors(rhs: Any, x0: Any) -> None:
