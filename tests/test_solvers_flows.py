@@ -40,7 +40,7 @@ def march(flow, until, steps):
 
 
 def profile(flow):
-    """u along y; it must not depend on x."""
+    """The profile of u along y; it must not depend on x."""
     u = flow.fields["u"].gather()
     np.testing.assert_allclose(u[0], u[1], rtol=0, atol=1e-13)
     return u[0]
@@ -80,7 +80,7 @@ def test_couette_is_linear(scheme, faces):
         scheme,
         viscosity=1.0,
         walls={"y+": (1.0, 0.0)},
-        coordinates=faces is not None and {"y": faces} or None,
+        coordinates=None if faces is None else {"y": faces},
     )
     march(flow, 4.0, 2000 if scheme == "ssp-rk3" and faces is not None else 500)
     y = centres(9) if faces is None else 0.5 * (faces[1:] + faces[:-1])

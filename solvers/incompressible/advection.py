@@ -14,13 +14,12 @@ weno     the value reconstructed from five by WENO-Z (Borges, R., Carmona, M., C
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import distarray as da
 from solvers.incompressible.metrics import Symbol, Symbols, Widths
 
 Advection = Literal["central", "upwind", "weno"]
-ADVECTIONS: tuple[str, ...] = get_args(Advection)
 #: Neighbours on each side that a flux difference reads.
 REACH = {"central": 1, "upwind": 1, "weno": 3}
 #: Extent of the eigenvalues of the flux differences along the imaginary and the real axis, in units

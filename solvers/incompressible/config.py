@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-import distarray as da
-from solvers.incompressible.advection import ADVECTIONS, Advection
+from solvers.incompressible.advection import Advection
+from solvers.incompressible.checks import require_sound
 from solvers.incompressible.immersed import Obstacle
 from solvers.incompressible.les import Smagorinsky
 from solvers.incompressible.metrics import AXES
@@ -116,43 +114,8 @@ class IncompressibleConfig:
     ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.cells, tuple) or len(self.cells) not in (2, 3):
-            raise da.SolverError(
-                f"A flow has two or three axes, received cells={self.cells}; give a tuple of two "
-                f"or three numbers."
-            )
-        if not self.viscosity >= 0.0:
-            raise da.SolverError(
-                f"The viscosity is not negative, received {self.viscosity}; give 0 or more."
-            )
-        _check_choice("Advection", self.advection, ADVECTIONS)
-        _check_choice("The scheme in time", self.scheme, get_args(Scheme))
-        _check_choice("The solution of the pressure", self.pressure, get_args(Pressure))
-        if not 0.0 < self.safety <= 1.0:
-            raise da.SolverError(
-                f"The safety factor lies in (0, 1], received {self.safety}; 0.9 is usual."
-            )
-        if not 0.0 < self.pressure_tolerance < 1.0:
-            raise da.SolverError(
-                f"The tolerance of the pressure lies in (0, 1), received "
-                f"{self.pressure_tolerance}; 1e-9 is usual."
-            )
-        if self.measure_every < 1:
-            raise da.SolverError(
-                f"Measurements are at least 1 step apart, received {self.measure_every}; "
-                f"give 1 or more."
-            )
-        if not isinstance(self.periodic, bool):
-            self._check_components("periodic", self.periodic)
-        for name in ("bounds", "initial", "force", "ranks"):
-            self._check_components(name, getattr(self, name))
-        self._check_sides()
-        self._check_forcing()
-        if self.scalar is not None and self.obstacles:
-            raise da.SolverError(
-                "A scalar passes through bodies, received both 'scalar' and 'obstacles'; give one "
-                "of them."
-            )
+        choices = {"advection": Advection, "scheme": Scheme, "pressure": Pressure}
+        require_sound(self, {name: get_args(kind) for name, kind in choices.items()})
 
     @property
     def ndim(self) -> int:
@@ -185,88 +148,3 @@ class IncompressibleConfig:
     def moving(self) -> dict[str, tuple[WallValue, ...]]:
         """The velocity of every side that has one."""
         return {**self.walls, **self.inflow}
-
-    def _check_components(self, name: str, values: tuple[Any, ...] | None) -> None:
-        if values is not None and len(values) != self.ndim:
-            raise da.SolverError(
-                f"'{name}' has one entry per axis, received {len(values)} for {self.ndim} axes; "
-                f"give {self.ndim}."
-            )
-
-    def _check_sides(self) -> None:
-        kinds: dict[str, str] = {}
-        for kind in ("walls", "inflow", "outflow", "slip"):
-            for side in getattr(self, kind):
-                if side not in self.sides:
-                    raise da.SolverError(
-                        f"This box has the sides {', '.join(self.sides) or 'none'}, received "
-                        f"'{side}' in '{kind}'; name one of these."
-                    )
-                if side in kinds:
-                    raise da.SolverError(
-                        f"A side is of one kind, received '{side}' in '{kinds[side]}' and in "
-                        f"'{kind}'; name it once."
-                    )
-                kinds[side] = kind
-        for side, velocity in self.walls.items():
-            self._check_components(f"walls['{side}']", velocity)
-            normal = velocity[AXES.index(side[0])]
-            if callable(normal) or normal != 0.0:
-                raise da.SolverError(
-                    f"A wall lets nothing through, received the normal velocity {normal} at "
-                    f"'{side}'; make that entry 0, or name the side in 'inflow'."
-                )
-        for side, velocity in self.inflow.items():
-            self._check_components(f"inflow['{side}']", velocity)
-
-    def _check_forcing(self) -> None:
-        for axis, value in enumerate(self.force or ()):
-            if callable(value):
-                takes_time(value, self.ndim, f"force[{axis}]")
-        periodic = [AXES[axis] for axis, wraps in enumerate(self.periodic_axes) if wraps]
-        for name, mean in self.flow_rate.items():
-            if name not in periodic:
-                raise da.SolverError(
-                    f"A flow rate is held along periodic axes, here {', '.join(periodic) or 'none'}"
-                    f", received '{name}'; make that axis periodic or give an inflow."
-                )
-            if not math.isfinite(mean):
-                raise da.SolverError(
-                    f"A flow rate is a finite mean velocity, received {mean} along '{name}'; "
-                    f"give a number."
-                )
-
-
-def takes_time(function: Callable[..., Any], ndim: int, name: str) -> bool:
-    """Whether a function of the coordinates also takes the time, before them. Local.
-
-    Raises
-    ------
-    SolverError
-        It takes neither `ndim` arguments nor one more.
-    """
-    takes = [count for count in (ndim, ndim + 1) if _binds(function, count)]
-    if not takes:
-        places = ", ".join(AXES[:ndim])
-        raise da.SolverError(
-            f"'{name}' is called as f({places}) or f(t, {places}), received {function!r}, which "
-            f"takes neither; write such a function."
-        )
-    return takes[0] > ndim
-
-
-def _binds(function: Callable[..., Any], count: int) -> bool:
-    try:
-        inspect.signature(function).bind(*range(count))
-    except (TypeError, ValueError):  # some functions written in C do not tell
-        return False
-    return True
-
-
-def _check_choice(subject: str, value: str, choices: Iterable[str]) -> None:
-    names = [f"'{choice}'" for choice in choices]
-    if f"'{value}'" not in names:
-        raise da.SolverError(
-            f"{subject} is {', '.join(names[:-1])} or {names[-1]}, received '{value}'; "
-            f"name one of them."
-        )

@@ -8,7 +8,8 @@ from typing import Any
 
 import distarray as da
 from solvers.incompressible import kernels
-from solvers.incompressible.config import Field, IncompressibleConfig, takes_time
+from solvers.incompressible.checks import takes_time
+from solvers.incompressible.config import Field, IncompressibleConfig
 from solvers.incompressible.metrics import AXES, Metrics
 from solvers.incompressible.parts import Part, Stage, Velocity
 
@@ -71,7 +72,7 @@ class FlowRate(Part):
         if not stage.last:
             return
         for axis, mean in self._means.items():
-            total = self._amount(new[axis], axis=axis)
+            total = self._amount(new[axis], axis=axis, time=stage.end)
             kernels.shift(new[axis], by=mean, share=self._share, total=total)
             self._lacking[axis] = total, stage.step
 

@@ -6,14 +6,12 @@ homogeneous conditions of the sides,
     (1 - s L_1) (1 - s L_2) [(1 - s L_3)] d = r,  s = nu dt / 2,
 
 stands for (1 - s lap) d = r (Kim, J., Moin, P. (1985) J. Comput. Phys. 59(2), 308-323). What the
-factors add is of third order in dt in every step, they are stable for every dt, and where r = 0 they
+factors add in a step is of third order in dt, they are stable for every dt, and where r = 0 they
 leave a steady state alone. Lines are solved by elimination on the host, each for itself, so that
 their bits do not depend on how many are solved together.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +19,7 @@ import distarray as da
 from solvers.incompressible import kernels
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.metrics import AXES, Floats, Metrics, reciprocals
+from solvers.incompressible.parts import Velocity
 from solvers.incompressible.sides import sheds
 
 
@@ -37,14 +36,16 @@ class ImplicitViscosity:
         ]
         self._held: dict[tuple[int, int], da.DistArray] = {}  # whole along the second axis
 
-    def solve(
-        self, axis: int, now: da.DistArray, new: da.DistArray, *, dt: float, time: float
-    ) -> None:
-        """Add the other half to `new`, which holds the rest of the step from `now`; `time` is that
-        after the step. Collective.
+    def diffuse(self, now: Velocity, new: Velocity, *, dt: float, time: float) -> None:
+        """Add to `new` the other half of the viscous term of `now`, with the velocities that the
+        sides have at a time. Collective.
         """
+        for axis, (old, star) in enumerate(zip(now, new, strict=True)):
+            self._diffuse(old, star, axis=axis, scale=0.5 * self._viscosity * dt, time=time)
+
+    def solve(self, axis: int, now: da.DistArray, new: da.DistArray, *, dt: float) -> None:
+        """Make of `new`, which holds an explicit step from `now`, the implicit one. Collective."""
         scale = 0.5 * self._viscosity * dt
-        self._diffuse(now, new, axis=axis, scale=scale, time=time)
         change = self._changes[axis]
         kernels.subtract(new, now, change)
         held = change

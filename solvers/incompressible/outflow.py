@@ -43,6 +43,12 @@ def lift(u: Symbol, widths: Widths, *, axis: int, at: Symbol, by: Symbol) -> Non
     u[...] = u[...] + da.where(da.index(axis) == at, by, 0.0)
 
 
+@per_axis(static=("axis",))
+def keep_end(star: Symbol, u: Symbol, widths: Widths, *, axis: int, at: Symbol) -> None:
+    """`u = star` on the points `at` of an axis, which have no gradient of pressure."""
+    u[...] = da.where(da.index(axis) == at, star[...], u[...])
+
+
 class Outflow(Part):
     """All outflow sides of one flow. Collective."""
 
@@ -55,6 +61,7 @@ class Outflow(Part):
         self._area = math.fsum(sides.areas[side] for side in config.outflow)
         self._convect = metrics.bind(convect)
         self._through, self._lift = metrics.bind(through), metrics.bind(lift)
+        self._keep_end = metrics.bind(keep_end)
         self._old: Velocity = []
 
     def begin(self, velocity: Velocity, *, time: float, dt: float) -> None:
@@ -73,14 +80,18 @@ class Outflow(Part):
         if stage.last:
             self.balance(new, stage.end)
 
+    def projected(self, star: Velocity, velocity: Velocity) -> None:
+        for side, (axis, _) in self._places.items():
+            self._keep_end(star[axis], velocity[axis], axis=axis, at=self._at[side])
+
     def balance(self, velocity: Velocity, time: float) -> None:
         """Let as much leave as enters at a time."""
         leaving = math.fsum(
             (1.0 if high else -1.0)
-            * float(self._through(velocity[axis], axis=axis, at=self._at[side]))
+            * float(self._through(velocity[axis], axis=axis, at=self._at[side], time=time))
             for side, (axis, high) in self._places.items()
         )
         missing = (self._sides.entering(time) - leaving) / self._area
         for side, (axis, high) in self._places.items():
             by = missing if high else -missing
-            self._lift(velocity[axis], axis=axis, at=self._at[side], by=by)
+            self._lift(velocity[axis], axis=axis, at=self._at[side], by=by, time=time)

@@ -1,5 +1,5 @@
-"""The Poisson equation of the pressure: `lap(phi) = rhs` in the cells, with zero normal derivative at
-the sides.
+"""The Poisson equation of the pressure: `lap(phi) = rhs` in the cells, with zero normal derivative
+at the sides.
 
 `PressureSolver` solves it directly to round-off: transformed axis by axis (`transforms`, `modes`),
 divided by the eigenvalues of the discrete Laplacian and transformed back. `da.map_along` brings
@@ -164,7 +164,7 @@ def _eigenvalues(grid: da.Grid, axis: int, transform: Cosine | Hartley | Modes) 
 
 
 def _reciprocal_sums(values: list[Array], owned: tuple[slice, ...]) -> Array:
-    """One over the eigenvalue of each mode owned here; zero for the mean, which no gradient sees."""
+    """One over the eigenvalue of each mode owned here; zero for the mean: no gradient sees it."""
     total = np.zeros((1,) * len(values))
     for axis, (along_axis, part) in enumerate(zip(values, owned, strict=True)):
         shape = (1,) * axis + (-1,) + (1,) * (len(values) - axis - 1)

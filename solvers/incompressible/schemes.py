@@ -25,8 +25,8 @@ from solvers.incompressible.parts import Part, Stage, Velocity
 #: Each stage advances by dt / 2 and is then mixed with the old state: (share of the old state, time
 #: of the state it starts from, time of the new state, in steps).
 STAGES = ((0.0, 0.0, 0.5), (0.0, 0.5, 1.0), (2.0 / 3.0, 1.0, 0.5), (0.0, 0.5, 1.0))
-#: With implicit viscosity a step is at most so many times as long as viscosity would let an explicit
-#: one be: a step that is much longer is stable, but no longer follows the flow.
+#: With implicit viscosity a step is at most so many times as long as viscosity lets an explicit one
+#: be: a step that is much longer is stable, but no longer follows the flow.
 FARTHEST = 50.0
 
 
@@ -187,10 +187,11 @@ class AdamsBashforth(Scheme):
             *now, self._pressure, *self._carried, *new,
             dt=dt, ahead=stage.ahead, before=stage.before, time=time, **self._constants,
         )  # fmt: skip
+        self._implicit.diffuse(now, new, dt=dt, time=end)
         for part in parts:
             part.push(now, new, stage, scale=dt)
         for axis, (old, star) in enumerate(zip(now, new, strict=True)):
-            self._implicit.solve(axis, old, star, dt=dt, time=end)
+            self._implicit.solve(axis, old, star, dt=dt)
         for part in parts:
             part.constrain(new, stage)
         for part in parts:

@@ -44,6 +44,13 @@ def sheds(config: IncompressibleConfig, side: str, axis: int) -> bool:
 class Sides:
     """The sides of one flow. Collective.
 
+    Attributes
+    ----------
+    areas : dict of side to float
+        Of the sides that the flow passes.
+    varies : bool
+        Whether a normal velocity is given by a function.
+
     Raises
     ------
     SolverError
@@ -54,6 +61,7 @@ class Sides:
         self._config, self._grid = config, grid
         self._given = {side: velocity[place(side)[0]] for side, velocity in config.inflow.items()}
         self.areas = {side: self._area(side) for side in (*config.inflow, *config.outflow)}
+        self.varies = any(callable(value) for value in self._given.values())
         # Normal velocities that may be corrected: functions, whose means over faces are not exact.
         self._corrected = {s for s, v in self._given.items() if callable(v)}
         if config.outflow:
@@ -105,6 +113,7 @@ class Sides:
         outward = 1.0 if place(side)[1] else -1.0
         area = math.fsum(self.areas[name] for name in self._corrected)
 
+        @functools.wraps(value)
         def corrected(t: float, *coords: Any) -> Any:
             return value(t, *coords) + outward * self.entering(t) / area
 

@@ -106,7 +106,7 @@ class IncompressibleSolver(Solver):
         SolverError
             Fluid and sides are at rest, and there is no viscosity.
         """
-        speeds = [self._speed(u, axis=axis) for axis, u in enumerate(self._velocity)]
+        speeds = self._speeds(self.time)
         return self._limit([float(value) for value in [*speeds, *self._part_rates()]])
 
     def step(self, dt: float) -> None:
@@ -125,7 +125,10 @@ class IncompressibleSolver(Solver):
         On a face between cells |u|^2 / 2 stands for the volume around it. On a wall it is zero; on
         a side that the flow passes it stands for a whole cell.
         """
-        squares = [float(self._energy(u, axis=axis)) for axis, u in enumerate(self._velocity)]
+        squares = [
+            float(self._energy(u, axis=axis, time=self.time))
+            for axis, u in enumerate(self._velocity)
+        ]
         return 0.5 * sum(squares) / math.prod(high - low for low, high in self.grid.bounds)
 
     def scalars(self) -> dict[str, float]:
@@ -136,7 +139,7 @@ class IncompressibleSolver(Solver):
 
     def max_divergence(self) -> float:
         """Largest absolute discrete divergence of the velocity. Collective."""
-        self._diverge(*self._velocity, self._divergence, scale=1.0)
+        self._diverge(*self._velocity, self._divergence, scale=1.0, time=self.time)
         return float(abs(self._divergence).max())
 
     # ---- the end of a step
@@ -184,6 +187,14 @@ class IncompressibleSolver(Solver):
         self._correct(*star, phi, *self._velocity, self._pressure, dt=dt, time=time)
         for part in self.parts:
             part.projected(star, self._velocity)
+        self._renew_sides(time)
+
+    def _renew_sides(self, time: float) -> None:
+        """Put velocities of a time that are given on sides into the fields, which kernels that only
+        write them do not do.
+        """
+        if self._sides.varies:
+            self._speeds(time)
 
     def _correction(self, star: list[da.DistArray], dt: float, time: float) -> da.DistArray:
         """The change of pressure that takes the divergence of `star` away within `dt`."""
@@ -192,6 +203,10 @@ class IncompressibleSolver(Solver):
         return self._phi
 
     # ---- the time step
+
+    def _speeds(self, time: float) -> list[Any]:
+        """The largest |u| / d of each component, pending."""
+        return [self._speed(u, axis=axis, time=time) for axis, u in enumerate(self._velocity)]
 
     def _begin_measurement(self, star: list[da.DistArray], phi: da.DistArray, dt: float) -> None:
         pairs = [
@@ -240,6 +255,7 @@ class IncompressibleSolver(Solver):
 
     def _restore_attributes(self, attrs: Mapping[str, Any]) -> None:
         super()._restore_attributes(attrs)
+        self._renew_sides(self.time)
         self._scheme.restore(attrs)
         for part in self.parts:
             part.restore(attrs)
