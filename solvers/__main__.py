@@ -61,14 +61,14 @@ def _add_case(parser: argparse.ArgumentParser, case: Case) -> None:
         help="folder for files (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--reynolds", type=float, default=100.0, metavar="RE",
-        help="1 / viscosity (default: %(default)s)",
+        f"--{case.number_name}", type=float, default=case.number, metavar="N", dest="number",
+        help=f"{case.number_help} (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--until", type=float, metavar="T", help="time to reach")
     parser.add_argument(
         "--every", type=int, default=0, metavar="STEPS", help="steps between files (default: none)"
     )
-    parser.add_argument("--advection", choices=("central", "upwind"), default="central")
+    parser.add_argument("--advection", choices=("central", "upwind", "weno"), default="central")
     parser.add_argument(
         "--checkpoint", type=int, default=0, metavar="STEPS",
         help="steps between checkpoints, the last two of which are kept (default: none)",
@@ -88,7 +88,7 @@ def _options(case: Case, chosen: argparse.Namespace) -> Options:
     return Options(
         cells=cells * len(case.cells) if len(cells) == 1 else cells,
         output=chosen.output,
-        reynolds=chosen.reynolds,
+        number=chosen.number,
         until=chosen.until,
         every=chosen.every,
         advection=chosen.advection,

@@ -12,16 +12,17 @@ from typing import Literal
 class Options:
     """What a case is run with; None leaves a choice to the case.
 
-    `checkpoint` is the number of steps between checkpoints in the folder `checkpoints` of the
-    output, 0 for none. `restart` names a file to go on from; True stands for the newest checkpoint.
+    `number` is the Reynolds number, or what else `Case.number_name` says. `checkpoint` is the
+    number of steps between checkpoints in the folder `checkpoints` of the output, 0 for none.
+    `restart` names a file to go on from; True stands for the newest checkpoint.
     """
 
     cells: tuple[int, ...]
     output: Path
-    reynolds: float = 100.0
+    number: float = 100.0
     until: float | None = None
     every: int = 0
-    advection: Literal["central", "upwind"] = "central"
+    advection: Literal["central", "upwind", "weno"] = "central"
     checkpoint: int = 0
     restart: Path | bool = False
     device: str = "auto"
@@ -29,9 +30,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Case:
-    """A flow with a name: what it is, its default cells, and what runs it."""
+    """A flow with a name: what it is, its default cells, what runs it, and the number that says
+    what kind of flow it is: its default, its option on the command line, and what that means.
+    """
 
     name: str
     summary: str
     cells: tuple[int, ...]
     run: Callable[[Options], None]
+    number: float = 100.0
+    number_name: str = "reynolds"
+    number_help: str = "Reynolds number"

@@ -9,13 +9,21 @@ import pytest
 
 from solvers.__main__ import main
 from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
+from solvers.incompressible.comparison import Comparison, Row, relative
 from solvers.incompressible.plot import streamlines
 from solvers.incompressible.reference import (
-    Comparison,
     centre_line,
     compare_centre_lines,
+    compare_extrema,
     interpolate,
+    peak,
     published_table,
+    read_table,
+)
+from solvers.incompressible.reference_flows import (
+    compare_shedding_cylinder,
+    compare_steady_cylinder,
+    compare_taylor_green_3d,
 )
 from tests.harness import run_ranks
 
@@ -28,7 +36,18 @@ def test_tables_hold_the_published_values():
     assert (1, 0.8125, -0.253768577) in marchi.rows
     assert (0, 0.1719, -0.3885691) in botella.rows
     assert (1, 0.9063, -0.5264392) in botella.rows
-    assert published_table(400) is None
+    assert published_table(500) is None
+
+
+@pytest.mark.parametrize(("reynolds", "misprints"), [(400, 1), (3200, 1), (5000, 0), (10000, 1)])
+def test_tables_of_ghia_are_without_misprints(reynolds, misprints):
+    rows = published_table(reynolds).rows
+    assert len(rows) == 34 - misprints
+    # A misprint would stand out of the line through its neighbours.
+    for component in (0, 1):
+        line = sorted((at, value) for c, at, value in rows if c == component)
+        assert (line[0][1], line[-1][1]) == (0.0, (1.0, 0.0)[component])
+        assert abs(np.diff([value for _, value in line])).max() < 0.6
 
 
 def test_interpolation_is_exact_for_cubics():
@@ -60,10 +79,89 @@ def test_centre_lines_of_a_known_flow(cells):
 
 def test_comparison_tells_the_largest_deviations():
     comparison = Comparison(
-        "a source", ((0, 0.5, 1.0, 1.25), (0, 0.75, 1.0, 0.5), (1, 0.5, 0.0, 0.125))
+        "a source",
+        (
+            Row("u at 0.5", 1.25, 1.0, 0.3),
+            Row("u at 0.75", 0.5, 1.0),
+            relative("v", 0.125, 0.1, 0.2),
+        ),
     )
-    assert comparison.largest == (0.5, 0.125)
-    assert "u(1/2, y) 0.7500   1.000000   0.500000  -0.500000" in comparison.text()
+    assert (comparison.largest("u"), comparison.largest()) == (0.5, 0.5)
+    assert comparison.largest("v") == pytest.approx(0.025)
+    assert [row.accepted for row in comparison.rows] == [True, True, False]
+    assert not comparison.accepted
+    lines = comparison.text().splitlines()
+    assert lines[0] == "Against a source"
+    assert lines[1].split() == ["station", "computed", "reference", "deviation", "gate"]
+    assert lines[2].split() == ["u", "at", "0.5", "1.25", "1", "2.500e-01", "0.3"]
+    assert lines[3].split()[-1] == "-"
+    assert lines[4].split()[-2:] == ["0.02", "missed"]
+
+
+def test_values_that_are_not_finite_are_not_accepted():
+    assert not Row("u", float("nan"), 1.0, 1e9).accepted
+
+
+def test_a_peak_is_that_of_the_parabola():
+    x = np.array([0.0, 0.3, 0.5, 0.6, 1.0])
+    where, most = peak(x, 2.0 - (x - 0.47) ** 2)
+    assert (where, most) == (pytest.approx(0.47), pytest.approx(2.0))
+
+
+def test_extrema_of_a_flow_of_known_lines():
+    """Lines that are parabolas have their extrema where those are."""
+    flow = IncompressibleSolver(
+        IncompressibleConfig(cells=(16, 16), viscosity=1e-3, walls={"y+": (1.0, 0.0)})
+    )
+    flow.fields["u"][...] = flow.grid.from_function(
+        lambda x, y: (y - 0.2) ** 2 - 0.25 + 0 * x, location="x"
+    )
+    flow.fields["v"][...] = flow.grid.from_function(
+        lambda x, y: 0.3 - (x - 0.4) ** 2 + 0 * y, location="y"
+    )
+    rows = {row.station: row for row in compare_extrema(flow).rows}
+    assert rows["u_min"].computed == pytest.approx(-0.25)
+    assert rows["u_min"].reference == -0.3885698
+    assert rows["v_max"].computed == pytest.approx(0.3)
+
+
+def test_shedding_is_measured_over_whole_periods():
+    """Harmonic coefficients of the published period and amplitudes are accepted."""
+    time = np.linspace(0.0, 6.0, 4001)
+    angle = 2 * np.pi * time * 3.0184
+    drag = 0.5 * (3.22739 + 3.16426) + 0.5 * (3.22739 - 3.16426) * np.sin(2 * angle)
+    lift = 0.5 * (0.98657 - 1.02129) + 0.5 * (0.98657 + 1.02129) * np.sin(angle)
+    comparison = compare_shedding_cylinder(np.stack([time, drag, lift, drag], axis=1), 20)
+    rows = {row.station: row for row in comparison.rows}
+    assert comparison.accepted
+    assert rows["Strouhal number"].computed == pytest.approx(0.30184, rel=1e-4)
+    assert rows["largest lift"].computed == pytest.approx(0.98657, rel=1e-4)
+    assert rows["smallest drag"].computed == pytest.approx(3.16426, rel=1e-4)
+    assert compare_shedding_cylinder(np.stack([time, drag, lift, drag], axis=1)[:100], 20) is None
+
+
+def test_a_steady_cylinder_beside_the_benchmark():
+    exact = compare_steady_cylinder(5.57953523384, 0.010618948146, 0.11752016697, 20)
+    assert exact.accepted
+    assert exact.largest() < 1e-9
+    assert not compare_steady_cylinder(5.57953, -0.0106, 0.1175, 20).accepted
+    assert compare_steady_cylinder(9.0, 9.0, 9.0, 10).accepted  # nothing is claimed there
+
+
+def test_a_published_vortex_history_is_accepted():
+    table = read_table("tgv1600.csv")
+    history = [
+        (float(r["t"]), float(r["spec_ke"]), float(r["spec_enstrophy"]))
+        for r in table
+        if float(r["t"]) <= 12.0
+    ]
+    comparison = compare_taylor_green_3d(history, 256, 1.0 / 1600.0)
+    assert comparison.accepted
+    rows = {row.station: row for row in comparison.rows}
+    assert rows["largest -dE/dt"].computed == pytest.approx(0.0128575, rel=3e-3)
+    assert rows["its time"].computed == pytest.approx(8.97, abs=0.05)
+    assert rows["2 nu enstrophy, t = 8"].computed == pytest.approx(0.010373, rel=2e-3)
+    assert compare_taylor_green_3d(history, 64, 1e-3) is None
 
 
 @pytest.mark.parametrize(
@@ -101,14 +199,22 @@ def test_without_matplotlib_nothing_is_drawn(tmp_path, monkeypatch):
 def test_list_names_all_cases(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["cavity", "taylor-green"]
+    assert [line.split()[0] for line in lines] == [
+        "cavity",
+        "taylor_green_2d",
+        "taylor_green_3d",
+        "taylor-green",
+        "channel",
+        "cylinder",
+        "natural_convection",
+    ]
 
 
 def test_cavity_case_writes_its_files(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     assert main(["cavity", "--cells", "16", "--output", str(tmp_path / "out")]) == 0
     out, err = capsys.readouterr()
-    assert "Centre lines against Marchi" in out
+    assert "Against Marchi" in out
     assert "residual" in err
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert written == ["cavity.h5", "cavity.png", "cavity.xdmf"]
@@ -131,6 +237,30 @@ def test_taylor_green_case_prints_the_exact_energy(tmp_path, capsys):
     assert computed == pytest.approx(exact, rel=5e-4)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["taylor_green_2d", "--cells", "16", "--until", "0.2"], "exact decay"),
+        (["taylor_green_3d", "--cells", "8", "--until", "1.5"], "-dE/dt, t = 1"),
+        (["channel", "--cells", "2", "8", "--reynolds", "10"], "exact discrete flow of Poiseuille"),
+        (["cylinder", "--cells", "55", "10", "--until", "0.2"], "2D-1 of Schafer and Turek"),
+        (["natural_convection", "--cells", "8", "--rayleigh", "1000"], "de Vahl Davis (1983)"),
+    ],
+)
+def test_cases_print_their_comparison(tmp_path, capsys, arguments, text):
+    assert main([*arguments, "--output", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert text in out
+    assert "missed" not in out
+    assert (tmp_path / f"{arguments[0]}.h5").exists()
+
+
+def test_a_turbulent_channel_prints_its_balance(tmp_path, capsys):
+    arguments = ["channel", "--cells", "8", "8", "6", "--reynolds", "500", "--until", "0.5"]
+    assert main([*arguments, "--output", str(tmp_path)]) == 0
+    assert "total stress at y = -0.9" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("cells", ["1", "2"])
 def test_a_cavity_too_coarse_for_centre_lines_is_run_and_written(tmp_path, capsys, cells):
     assert main(["cavity", "--cells", cells, "--until", "0.3", "--output", str(tmp_path)]) == 0
@@ -141,7 +271,7 @@ def test_a_cavity_too_coarse_for_centre_lines_is_run_and_written(tmp_path, capsy
 def test_three_cells_are_compared(tmp_path, capsys):
     assert main(["cavity", "--cells", "3", "--output", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "Centre lines against Marchi" in out
+    assert "Against Marchi" in out
     assert "Not steady" not in out
 
 
@@ -151,7 +281,7 @@ def test_three_cells_are_compared(tmp_path, capsys):
 def test_a_comparison_before_the_flow_is_steady_says_so(tmp_path, capsys, until, residual):
     assert main(["cavity", "--cells", "16", "--until", until, "--output", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "Centre lines against Marchi" in out
+    assert "Against Marchi" in out
     assert re.search(
         rf"Not steady at time {until} \(residual {residual}, steady below 1e-05\)", out
     )
@@ -160,7 +290,7 @@ def test_a_comparison_before_the_flow_is_steady_says_so(tmp_path, capsys, until,
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--cells", "8", "--reynolds", "400"], "Reynolds numbers 100 and 1000, not for 400."),
+        (["--cells", "8", "--reynolds", "500"], "7500, 10000, not for 500."),
         (["--cells", "4", "4", "4"], "of the square, not of the cube"),
     ],
 )

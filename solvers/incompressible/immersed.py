@@ -144,7 +144,7 @@ class ImmersedBoundary(Part):
         self._traction = metrics.bind(kernels.traction)
         axes = range(grid.ndim)
         self._distance = [self._component(axis, self._nearest) for axis in axes]
-        self._owner = [self._component(axis, self._number) for axis in axes]
+        self._owner = [self._ownership(axis) for axis in axes]
         self._wall = self._walls() if self._moving else self._distance
         self._scratch = [grid.zeros(location=AXES[axis]) for axis in axes]
         self.open = [self._opening(axis, metrics) for axis in axes]
@@ -235,8 +235,8 @@ class ImmersedBoundary(Part):
         return [tuple(float(value) for value in of_body) for of_body in sums]
 
     def surface_pressure(self, pressure: da.DistArray, points: Any, spacing: float) -> Any:
-        """Pressure at points of the surface: the parabola through three points 2, 3 and 4 spacings
-        farther out along the normal is continued. Collective; the same on every rank.
+        """Pressure at points of the surface: the parabola through three points 1.5, 2.5 and 3.5
+        spacings farther out along the normal is continued. Collective; the same on every rank.
 
         Parameters
         ----------
@@ -253,9 +253,9 @@ class ImmersedBoundary(Part):
         normal = self._normals(points)
         near, middle, far = (
             self.grid.points(points + share * spacing * normal).sample(pressure)
-            for share in (2.0, 3.0, 4.0)
+            for share in (1.5, 2.5, 3.5)
         )
-        return 6.0 * near - 8.0 * middle + 3.0 * far
+        return 4.375 * near - 5.25 * middle + 1.875 * far
 
     # Geometry.
 
@@ -311,6 +311,13 @@ class ImmersedBoundary(Part):
         return self.grid.from_function(
             function, location=AXES[axis], boundary=self._sides(da.Extrapolate(1))
         )
+
+    def _ownership(self, axis: int) -> da.DistArray:
+        """The number of the nearest body at the points of a component; -1 at the ends of the box,
+        which are closed but belong to no body.
+        """
+        sides = self._sides(da.Neumann(0.0), end=da.Dirichlet(-1.0), along=axis)
+        return self.grid.from_function(self._number, location=AXES[axis], boundary=sides)
 
     def _walls(self) -> list[da.DistArray]:
         """Velocity of the nearest point of a surface, at the points of each component."""

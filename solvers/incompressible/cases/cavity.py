@@ -1,0 +1,46 @@
+"""A square or cube whose lid moves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from solvers.case import Case, Options
+from solvers.incompressible.cases.common import (
+    STEADY,
+    finish,
+    made,
+    run,
+    say_if_not_steady,
+    show,
+    viscosity_of,
+)
+from solvers.incompressible.config import IncompressibleConfig
+from solvers.incompressible.reference import (
+    compare_centre_lines,
+    compare_extrema,
+    why_not_compared,
+)
+
+
+def cavity(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfig:
+    """A unit square, or cube, whose wall at y = 1 moves with unit speed in +x."""
+    lid = (1.0, *(0.0,) * (len(cells) - 1))
+    return IncompressibleConfig(cells=cells, viscosity=viscosity_of(reynolds), walls={"y+": lid})
+
+
+def run_cavity(options: Options) -> None:
+    """March from rest until steady, then save, draw and compare. Collective."""
+    config = cavity(options.cells, options.number)
+    flow = made(dataclasses.replace(config, advection=options.advection), options, options.until)
+    run(flow, options, options.until, steady=STEADY if options.until is None else None)
+    finish(flow, options.output / "cavity")
+    comparison = compare_centre_lines(flow)
+    show(comparison, why_not_compared(flow.config))
+    if comparison is not None:
+        show(compare_extrema(flow))
+        say_if_not_steady(flow, STEADY)
+
+
+CASE = Case(
+    "cavity", "lid-driven cavity, steady, against published centre lines", (64, 64), run_cavity
+)

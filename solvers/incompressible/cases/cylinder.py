@@ -1,0 +1,131 @@
+"""A cylinder in a channel, the benchmarks 2D-1 (steady) and 2D-2 (shedding vortices).
+
+Schafer, M., Turek, S. (1996) Notes Numer. Fluid Mech. 52, 547-566: a channel of 2.2 x 0.41 with the
+cylinder of diameter 0.1 at (0.2, 0.2), a parabola as inflow, viscosity 1e-3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+import distarray as da
+from solvers.case import Case, Options
+from solvers.incompressible.cases.common import finish, made, run, show
+from solvers.incompressible.comparison import Comparison
+from solvers.incompressible.config import IncompressibleConfig
+from solvers.incompressible.immersed import ImmersedBoundary, Obstacle
+from solvers.incompressible.parts import Part, Velocity
+from solvers.incompressible.reference_flows import (
+    compare_shedding_cylinder,
+    compare_steady_cylinder,
+)
+from solvers.incompressible.shapes import Circle
+from solvers.incompressible.solver import IncompressibleSolver
+
+LENGTH, HEIGHT, DIAMETER, VISCOSITY = 2.2, 0.41, 0.1, 1e-3
+CENTRE = (0.2, 0.2)
+#: Above this Reynolds number the flow sheds vortices (about 47 without walls).
+SHEDDING = 47.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Inflow:
+    """The parabola of a mean velocity."""
+
+    mean: float
+
+    def __call__(self, t: float, x: Any, y: Any) -> Any:
+        return 6.0 * self.mean * y * (HEIGHT - y) / HEIGHT**2 + 0.0 * x
+
+
+def cylinder(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfig:
+    """The channel at Re = U D / nu, U the mean velocity: 20 and 100 are the benchmarks."""
+    if not reynolds > 0.0 or len(cells) != 2:
+        raise da.SolverError(
+            f"The cylinder has a Reynolds number above 0 and two axes, received {reynolds} and "
+            f"cells={cells}; give others."
+        )
+    inflow = Inflow(reynolds * VISCOSITY / DIAMETER)
+    # A disturbance, so that vortices are shed early; a steady flow forgets it.
+    stir = 0.3 * inflow.mean if reynolds > SHEDDING else 0.0
+    return IncompressibleConfig(
+        cells=cells,
+        viscosity=VISCOSITY,
+        bounds=((0.0, LENGTH), (0.0, HEIGHT)),
+        inflow={"x-": (inflow, 0.0)},
+        outflow=("x+",),
+        initial=(
+            lambda x, y: inflow(0.0, x, y),
+            lambda x, y: stir * np.exp(-(((x - 0.35) ** 2 + (y - 0.2) ** 2) / 0.05**2)),
+        ),
+        obstacles=(Obstacle(Circle(CENTRE, 0.5 * DIAMETER)),),
+        measure_every=5,
+    )
+
+
+class Forces(Part):
+    """The coefficients of drag and lift and the pressure difference after every step. Collective.
+
+    Attributes
+    ----------
+    rows : list of (time, drag, lift, pressure difference)
+    """
+
+    def __init__(self, flow: IncompressibleSolver) -> None:
+        self._body = next(p for p in flow.parts if isinstance(p, ImmersedBoundary))
+        inflow: Any = flow.config.inflow["x-"][0]
+        self._scale = 2.0 / (inflow.mean**2 * DIAMETER)
+        self._spacing = max(h or 0.0 for h in flow.grid.spacing)
+        self.rows: list[tuple[float, float, float, float]] = []
+
+    def finish(self, velocity: Velocity, pressure: da.DistArray, *, time: float, dt: float) -> None:
+        drag, lift = self._body.forces(velocity, pressure)[0]
+        x, y = CENTRE
+        ends = [(x - 0.5 * DIAMETER, y), (x + 0.5 * DIAMETER, y)]
+        front, back = self._body.surface_pressure(pressure, ends, self._spacing)
+        self.rows.append((time, self._scale * drag, self._scale * lift, float(front - back)))
+
+    def scalars(self) -> dict[str, float]:
+        _, drag, lift, pressure = self.rows[-1] if self.rows else (0.0,) * 4
+        return {"drag": drag, "lift": lift, "pressure_difference": pressure}
+
+
+def run_cylinder(options: Options) -> None:
+    """Run until the time, or until drag and lift stand still, then compare. Collective."""
+    comparison, flow = solved(options)
+    finish(flow, options.output / "cylinder")
+    show(comparison, "No comparison: fewer than two periods, or another Reynolds number.")
+
+
+def solved(options: Options) -> tuple[Comparison | None, IncompressibleSolver]:
+    """The comparison after a run, and the flow. Collective."""
+    config = cylinder(options.cells, options.number)
+    shedding = options.number > SHEDDING
+    until = options.until or (8.0 if shedding else 10.0)
+    found: dict[str, Forces] = {}
+
+    def prepare(flow: IncompressibleSolver) -> None:
+        found["forces"] = Forces(flow)
+        flow.add(found["forces"])
+
+    flow = made(dataclasses.replace(config, advection=options.advection), options, until, prepare)
+    run(flow, options, until)
+    rows = found["forces"].rows
+    across = DIAMETER * options.cells[0] / LENGTH
+    if options.number == 20.0 and rows:
+        return compare_steady_cylinder(*rows[-1][1:], across), flow
+    if options.number == 100.0 and rows:
+        return compare_shedding_cylinder(rows, across), flow
+    return None, flow
+
+
+CASE = Case(
+    "cylinder",
+    "cylinder in a channel, --reynolds 20 (steady) or 100 (vortices), against benchmarks",
+    (440, 82),
+    run_cylinder,
+    number=20.0,
+)

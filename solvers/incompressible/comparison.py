@@ -1,0 +1,80 @@
+"""Computed values beside those of a reference, as a table. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One value.
+
+    Parameters
+    ----------
+    station : str
+        What it is, and where.
+    computed, reference : float
+    gate : float, optional
+        Largest deviation that is accepted; None where nothing is claimed.
+    """
+
+    station: str
+    computed: float
+    reference: float
+    gate: float | None = None
+
+    @property
+    def deviation(self) -> float:
+        return self.computed - self.reference
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the deviation is within the gate; not for values that are not finite."""
+        return self.gate is None or abs(self.deviation) <= self.gate
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A flow beside a reference.
+
+    Parameters
+    ----------
+    source : str
+        What it is compared with.
+    rows : tuple of Row
+    """
+
+    source: str
+    rows: tuple[Row, ...]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether all rows with a gate are within it."""
+        return all(row.accepted for row in self.rows)
+
+    def largest(self, start: str = "") -> float:
+        """Largest deviation of the rows whose station starts like this."""
+        return max(abs(row.deviation) for row in self.rows if row.station.startswith(start))
+
+    def text(self) -> str:
+        """The table as a person reads it."""
+        width = max(7, *(len(row.station) for row in self.rows))
+        lines = [
+            f"Against {self.source}",
+            f"  {'station':<{width}} {'computed':>13} {'reference':>13} {'deviation':>12}"
+            f" {'gate':>9}",
+        ]
+        for row in self.rows:
+            gate = "-" if row.gate is None else f"{row.gate:.3g}"
+            note = "" if row.accepted else "  missed"
+            lines.append(
+                f"  {row.station:<{width}} {row.computed:13.7g} {row.reference:13.7g} "
+                f"{row.deviation:12.3e} {gate:>9}{note}"
+            )
+        return "\n".join(lines)
+
+
+def relative(station: str, computed: float, reference: float, share: float | None) -> Row:
+    """A row whose gate is a share of the reference."""
+    gate = None if share is None else share * abs(reference)
+    return Row(station, computed, reference, gate)
