@@ -8,9 +8,12 @@
 
 A row is written by one call, and flushed to the disk before the next; what a crash leaves is whole
 rows and perhaps a torn one at the end. A run that goes on from an earlier step cuts that off, and
-all rows of later steps with it, so that no step is there twice. Rows are written after their files,
-and the two lists, which follow from the rows, are written anew each time: under another name, then
-renamed.
+all rows of later steps with it, so that no step is there twice. Rows are written after their files.
+
+The two lists follow from the rows. They are written anew, under another name, then renamed, when a
+run begins or goes on; an output then takes no longer the more there were: it puts its entry, and
+the end of the list behind it, in the place of that end, by one call. Only a machine that fails in
+this very call can tear a list, which is whole again once the run goes on.
 """
 
 from __future__ import annotations
@@ -27,7 +30,14 @@ from xml.sax.saxutils import quoteattr
 
 import distarray as da
 
-_XINCLUDE = "http://www.w3.org/2001/XInclude"
+#: Start and end of the lists, and what stands between entries.
+_SERIES = ('{\n "file-series-version": "1.0",\n "files": [\n', "\n ]\n}\n", ",\n")
+_XDMF = (
+    '<?xml version="1.0" ?>\n<Xdmf Version="2.0" '
+    'xmlns:xi="http://www.w3.org/2001/XInclude">\n  <Domain>\n'
+    '    <Grid Name="steps" GridType="Collection" CollectionType="Temporal">\n',
+    "    </Grid>\n  </Domain>\n</Xdmf>\n",
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,8 @@ class Series:
         self._grid = grid
         self._as_image = any(_is_in_image(grid, field) for field in fields.values())
         self._header = ",".join(["step", "time", *columns])
-        self._entries: list[Entry] = []
+        self._series = _List(self.folder / "steps.vtkhdf.series", *_SERIES)
+        self._drawn = _List(self.folder / "steps.xdmf", *_XDMF)
         self._at_root(lambda: self._go_on(step))
 
     @property
@@ -120,9 +131,9 @@ class Series:
         self._grid.communicator.agree(error)
 
     def _go_on(self, step: int) -> None:
-        size = 0
+        size, entries = 0, list[Entry]()
         if self.table.exists():
-            size, self._entries = kept_rows(self.table, self._header, step)
+            size, entries = kept_rows(self.table, self._header, step)
         descriptor = os.open(self.table, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             os.ftruncate(descriptor, size)
@@ -133,7 +144,7 @@ class Series:
         finally:
             os.close(descriptor)
         _sync_folder(self.folder)
-        self._list()
+        self._list(entries)
 
     def _append(self, entry: Entry, row: str) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
@@ -143,16 +154,55 @@ class Series:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        self._entries.append(entry)
-        self._list()
+        if (self.folder / entry.name).exists():
+            if self._as_image:
+                self._series.add(series_entry(entry))
+            if (self.folder / _xdmf(entry)).exists():
+                self._drawn.add(xdmf_entry(entry))
 
-    def _list(self) -> None:
+    def _list(self, entries: Sequence[Entry]) -> None:
         """Write the lists of the files that are there."""
-        there = [entry for entry in self._entries if (self.folder / entry.name).exists()]
+        there = [entry for entry in entries if (self.folder / entry.name).exists()]
         drawn = [entry for entry in there if (self.folder / _xdmf(entry)).exists()]
-        image = series_text(there) if there and self._as_image else None
-        _replace(self.folder / "steps.vtkhdf.series", image)
-        _replace(self.folder / "steps.xdmf", xdmf_text(drawn) if drawn else None)
+        self._series.write([series_entry(entry) for entry in there if self._as_image])
+        self._drawn.write([xdmf_entry(entry) for entry in drawn])
+
+
+class _List:
+    """A file of entries between a fixed start and a fixed end; none where there are no entries."""
+
+    def __init__(self, path: Path, start: str, end: str, between: str = "") -> None:
+        self._path = path
+        self._start = start
+        self._end = end
+        self._between = between
+        self._size = 0
+
+    def write(self, entries: Sequence[str]) -> None:
+        """Write the whole file anew."""
+        text = self._start + self._between.join(entries) + self._end if entries else None
+        _replace(self._path, text)
+        self._size = 0 if text is None else len(text.encode())
+
+    def add(self, entry: str) -> None:
+        """Put an entry behind the others."""
+        if not self._size or not self._path.exists():
+            self.write([entry])
+            return
+        octets = (self._between + entry + self._end).encode()
+        place = self._size - len(self._end.encode())
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            if os.pwrite(descriptor, octets, place) < len(octets):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)
+        except OSError:
+            os.pwrite(descriptor, self._end.encode(), place)  # where bytes were before
+            os.ftruncate(descriptor, self._size)
+            raise
+        finally:
+            os.close(descriptor)
+        self._size = place + len(octets)
 
 
 def make_folder(path: str | os.PathLike[str], grid: da.Grid) -> None:
@@ -251,26 +301,19 @@ def _xdmf(entry: Entry) -> str:
     return entry.name.removesuffix(".h5") + ".xdmf"
 
 
-def series_text(entries: Sequence[Entry]) -> str:
-    """A list of files in ParaView's format for series of files of any kind. Local."""
-    files = [{"name": entry.name, "time": entry.time} for entry in entries]
-    return json.dumps({"file-series-version": "1.0", "files": files}, indent=1) + "\n"
+def series_entry(entry: Entry) -> str:
+    """A file in ParaView's format for series of files of any kind. Local."""
+    return "  " + json.dumps({"name": entry.name, "time": entry.time})
 
 
-def xdmf_text(entries: Sequence[Entry]) -> str:
-    """A collection in time of the grids that the XDMF files of these steps describe. Local."""
-    steps = "".join(
+def xdmf_entry(entry: Entry) -> str:
+    """A step in a collection in time: the grids that the XDMF file of the step describes. Local."""
+    return (
         f'      <Grid Name="step {entry.step}" GridType="Collection" CollectionType="Spatial">\n'
         f'        <Time Value="{entry.time!r}"/>\n'
         f"        <xi:include href={quoteattr(_xdmf(entry))} "
         'xpointer="xpointer(/Xdmf/Domain/Grid/Grid)"/>\n'
         "      </Grid>\n"
-        for entry in entries
-    )
-    return (
-        f'<?xml version="1.0" ?>\n<Xdmf Version="2.0" xmlns:xi="{_XINCLUDE}">\n  <Domain>\n'
-        f'    <Grid Name="steps" GridType="Collection" CollectionType="Temporal">\n{steps}'
-        "    </Grid>\n  </Domain>\n</Xdmf>\n"
     )
 
 

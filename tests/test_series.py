@@ -26,7 +26,7 @@ from vtkmodules.vtkIOXdmf2 import vtkXdmfReader
 import distarray as da
 from solvers.__main__ import main
 from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
-from solvers.series import Entry, Series, kept_rows, series_text
+from solvers.series import Entry, Series, _List, kept_rows
 from solvers.state import configuration, difference
 from tests.harness import ROOT, environment, mpirun
 
@@ -239,12 +239,40 @@ def test_a_run_from_the_start_replaces_the_lists(tmp_path: Path) -> None:
     run(tmp_path)
     run(tmp_path, steps=2)
     assert [row["step"] for row in rows(tmp_path)] == ["2"]
-    assert (tmp_path / "steps.vtkhdf.series").read_text() == series_text(
-        [Entry(2, float(rows(tmp_path)[0]["time"]))]
-    )
+    assert json.loads((tmp_path / "steps.vtkhdf.series").read_text()) == {
+        "file-series-version": "1.0",
+        "files": [{"name": "step-0000002.h5", "time": float(rows(tmp_path)[0]["time"])}],
+    }
     IncompressibleSolver(CONFIG, device="cpu").run(max_steps=1, output=tmp_path, every=2)
     assert not (tmp_path / "steps.vtkhdf.series").exists()
     assert not (tmp_path / "steps.xdmf").exists()
+
+
+def test_a_list_that_is_added_to_is_the_one_that_is_written_at_once(tmp_path: Path) -> None:
+    grown, whole = _List(tmp_path / "a", "<", ">", ","), _List(tmp_path / "b", "<", ">", ",")
+    whole.write(["one", "two", "three"])
+    for entry in ("one", "two", "three"):
+        grown.add(entry)
+    assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() == "<one,two,three>"
+
+
+def test_a_list_is_as_it_was_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _List(tmp_path / "a", "<", ">", ",")
+    found.add("one")
+    real = os.pwrite
+
+    def short(descriptor: int, octets: bytes, place: int) -> int:
+        return real(descriptor, octets[:3], place)
+
+    monkeypatch.setattr(os, "pwrite", short)
+    with pytest.raises(OSError, match="No space left"):
+        found.add("two")
+    assert (tmp_path / "a").read_text() == "<one>"
+    monkeypatch.undo()
+    found.add("two")
+    assert (tmp_path / "a").read_text() == "<one,two>"
 
 
 # Configurations.
