@@ -16,7 +16,7 @@ import fcntl
 import functools
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from distarray.errors import FileError
@@ -25,6 +25,8 @@ from distarray.errors import FileError
 PARTIAL = ".partial"
 #: SYNC_FILE_RANGE_WRITE of Linux: begin to write, without waiting.
 _RANGE_WRITE = 2
+#: Rows that one call takes: IOV_MAX of Linux.
+_ROWS = 1024
 
 
 def resolve(path: str) -> str:
@@ -166,6 +168,19 @@ def write_at(descriptor: int, offset: int, octets: Any) -> None:
         rest, offset = rest[written:], offset + written
 
 
+def write_rows(descriptor: int, offset: int, rows: Sequence[Any]) -> None:
+    """Write arrays, whose bytes lie together each, one behind the other. May be called on any
+    thread.
+    """
+    for first in range(0, len(rows), _ROWS):
+        batch = rows[first : first + _ROWS]
+        written = os.pwritev(descriptor, batch, offset)
+        for row in batch:
+            if written < row.nbytes:  # a disk that is nearly full takes a part
+                write_at(descriptor, offset + written, _bytes_of(row)[written:])
+            offset, written = offset + row.nbytes, max(0, written - row.nbytes)
+
+
 def read_at(descriptor: int, offset: int, octets: Any) -> None:
     """Fill a buffer from a place in the file. May be called on any thread.
 
@@ -207,6 +222,24 @@ def will_read(descriptor: int, offset: int, count: int) -> None:
     if count > 0 and hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):
             os.posix_fadvise(descriptor, offset, count, os.POSIX_FADV_WILLNEED)
+
+
+def read_rows(descriptor: int, offset: int, rows: Sequence[Any]) -> None:
+    """Fill arrays, whose bytes lie together each, one behind the other. May be called on any
+    thread.
+
+    Raises
+    ------
+    OSError
+        As `read_at`.
+    """
+    for first in range(0, len(rows), _ROWS):
+        batch = rows[first : first + _ROWS]
+        count = os.preadv(descriptor, batch, offset)
+        for row in batch:
+            if count < row.nbytes:
+                read_at(descriptor, offset + count, _bytes_of(row)[count:])
+            offset, count = offset + row.nbytes, max(0, count - row.nbytes)
 
 
 def write_text(path: str, text: str) -> None:

@@ -22,7 +22,7 @@ from distarray.io.checksums import Buffer, Checksums
 from distarray.io.record import ArrayRecord
 from distarray.io.rows import owned_by
 from distarray.io.tiles import chunks
-from distarray.io.verify import extent, largest_piece, read_box
+from distarray.io.verify import extent, has_long_rows, largest_piece, read_box, read_strided
 from distarray.io.ways import Noted, divided, exchange_of, in_order
 from distarray.layout import Layout
 from distarray.regions import Box
@@ -94,7 +94,11 @@ class Incoming:
     def enter_all(self) -> None:
         """Look at all that was stored. Local."""
         for box in chunks(self.box, self.record.tile, largest_piece(self.dtype)):
-            self._enter(box, self.block[box.slices(self.box.start)])
+            self._enter(box, self.own(box))
+
+    def own(self, box: Box) -> Values:
+        """The memory for a part of what this rank owns, on the host."""
+        return np.asarray(self.block[box.slices(self.box.start)])
 
     def _enter(self, box: Box, values: Values) -> None:
         if self.sums is not None:
@@ -189,10 +193,15 @@ def _read_long(descriptor: int, one: Incoming) -> None:
     ahead = one.boxes()
     for box in itertools.islice(ahead, AHEAD):
         place.will_read(descriptor, *extent(one.record, box))
-    for box, values in one.parts():
+    direct = one.plain and has_long_rows(one.block)
+    parts = ((box, one.own(box)) for box in one.boxes()) if direct else one.parts()
+    read = read_strided if direct else read_box
+    for box, values in parts:
         for following in itertools.islice(ahead, 1):
             place.will_read(descriptor, *extent(one.record, following))
-        read_box(descriptor, one.record, box, values)
+        read(descriptor, one.record, box, values)
+    if direct:
+        one.enter_all()
 
 
 def _read_by_mpi(path: str, work: Sequence[Incoming], communicator: Communicator) -> None:

@@ -28,6 +28,8 @@ Values = np.ndarray[Any, Any]
 
 #: Bytes that are read or written at once; with its copies a small part of what a rank may hold.
 CHUNK = 16 << 20
+#: Bytes of a row from which it is given to the system as it lies in memory.
+LONG_ROW = 1 << 10
 #: Runs of bytes whose places are Python numbers at once: a list of all could be as large as these.
 _RUNS = 4096
 
@@ -227,6 +229,40 @@ def write_box(descriptor: int, array: ArrayRecord, box: Box, values: Values) -> 
     for octets, offset in _byte_runs(array, box, values):
         place.write_at(descriptor, offset, octets)
     place.begin_sync(descriptor, *extent(array, box))
+
+
+def write_strided(descriptor: int, array: ArrayRecord, box: Box, values: Values) -> None:
+    """As `write_box`, of values whose rows alone lie together in memory, without a copy. Local; any
+    thread.
+    """
+    for rows, offset in _row_runs(array, box, values):
+        place.write_rows(descriptor, offset, rows)
+    place.begin_sync(descriptor, *extent(array, box))
+
+
+def read_strided(descriptor: int, array: ArrayRecord, box: Box, values: Values) -> None:
+    """As `read_box`, into memory whose rows alone lie together. Local."""
+    for rows, offset in _row_runs(array, box, values):
+        place.read_rows(descriptor, offset, rows)
+
+
+def _row_runs(array: ArrayRecord, box: Box, values: Values) -> Iterator[tuple[list[Values], int]]:
+    """The rows of a box in memory, run by run, with the place of each run in the file."""
+    if box.empty:
+        return
+    rows = [values]
+    for _ in range(values.ndim - 1):
+        rows = [part for whole in rows for part in whole]
+    firsts, count = runs(array.shape, box)
+    each = count // box.shape[-1]
+    for k, first in enumerate(firsts.tolist()):
+        yield rows[k * each : (k + 1) * each], array.offset + first * values.itemsize
+
+
+def has_long_rows(values: Values) -> bool:
+    """Whether `write_strided` is worth while for these values."""
+    row = values.shape[-1] * values.itemsize
+    return row >= LONG_ROW and values.strides[-1] == values.itemsize
 
 
 def extent(array: ArrayRecord, box: Box) -> tuple[int, int]:

@@ -29,7 +29,7 @@ from distarray.io.agreement import agreed, told
 from distarray.io.checksums import Buffer
 from distarray.io.record import FileRecord
 from distarray.io.tiles import chunks
-from distarray.io.verify import largest_piece, write_box
+from distarray.io.verify import has_long_rows, largest_piece, write_box, write_strided
 from distarray.layout import Layout
 from distarray.regions import Box
 
@@ -40,7 +40,7 @@ Guard = Callable[[], AbstractContextManager[None]]
 #: How values can come into a file.
 METHODS = ("posix", "mpiio", "h5py", "root")
 #: Bytes that are moved at once in the order of the file; they stay in the caches of a core.
-PIECE = 2 << 20
+PIECE = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,15 @@ def write_here(job: Outgoing, numbers: Sequence[int] | None = None) -> None:
     """Write what this rank owns of some arrays, or all, by this rank alone. Local; any thread."""
     chosen = range(len(job.boxes)) if numbers is None else numbers
     with told(job.subject), place.opened(job.path, write=True) as descriptor:
-        for k, box, values in job.parts(chosen):
-            write_box(descriptor, job.record.arrays[k], box, values)
+        for k in chosen:
+            array, memory, own = job.record.arrays[k], job.memory[k], job.boxes[k]
+            if memory is not None and has_long_rows(memory):
+                for box in in_order(own, memory.dtype):
+                    write_strided(descriptor, array, box, memory[box.slices(own.start)])
+                job.look_at((k,))
+            else:
+                for _, box, values in job.parts((k,)):
+                    write_box(descriptor, array, box, values)
 
 
 def _enter(job: Outgoing, numbers: Sequence[int]) -> None:
