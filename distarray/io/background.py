@@ -94,9 +94,13 @@ class _Task:
     def done(self) -> bool:
         return not self._thread.is_alive()
 
+    def wait(self) -> None:
+        """Return once it is done."""
+        self._thread.join()
+
     def result(self) -> None:
         """Return once it is done, or raise what it raised."""
-        self._thread.join()
+        self.wait()
         if self._error is not None:
             raise self._error
 
@@ -121,8 +125,8 @@ class BackgroundWrite:
         self._subject = f"The file '{plan.partial}' cannot be written"
         self._copies = copies
         self._stage = 0
-        self._task = _Task(plan.create)
-        self._dropped = weakref.finalize(self, _say_dropped, plan)
+        self._task = self._creating = _Task(plan.create)
+        self._dropped = weakref.finalize(self, _say_dropped, plan, self._creating)
 
     def _next(self) -> tuple[Callable[[], None], Callable[[], None]] | None:
         """What ranks do together next, and what threads do then; None once all is done."""
@@ -146,6 +150,10 @@ class BackgroundWrite:
         with agreed(self.plan.communicator, f"The file '{target}' cannot be put in place"):
             self.plan.rename()
         self._subject = f"The folder '{os.path.dirname(target)}' cannot be written"
+
+    def let_go(self) -> None:
+        """Give the file up without a word to other ranks; others may replace it. Local."""
+        _let_go(self.plan, self._creating)
 
     def busy(self) -> bool:
         """Whether this rank's thread is still at work. Local."""
@@ -179,9 +187,15 @@ class BackgroundWrite:
         return False
 
 
-def _say_dropped(plan: WritePlan) -> None:
-    """The program, or its checkpointer, went without `close`."""
+def _let_go(plan: WritePlan, creating: _Task) -> None:
+    """Let others, in this process too, replace the file; it must not be created after that."""
+    creating.wait()
     plan.let_go()
+
+
+def _say_dropped(plan: WritePlan, creating: _Task) -> None:
+    """The program, or its checkpointer, went without `close`."""
+    _let_go(plan, creating)
     if plan.communicator.rank == 0:
         sys.stderr.write(
             f"distarray: the checkpoint '{plan.target}' was not finished, since its checkpointer "

@@ -309,7 +309,7 @@ class Checkpointer:
         else:  # perhaps on this rank alone: nobody can be waited for
             self._closed = True
             if self._underway is not None:
-                self._underway.plan.let_go()
+                self._underway.let_go()
             preemption.unwatch(self)
 
     def _due(self, step: int) -> bool:
