@@ -152,15 +152,15 @@ class NpbMultigrid:
         grid = da.Grid((n, n, n), periodic=True, ranks=ranks, comm=comm, device=device)
         self.v = grid.empty()
         self.v[...] = charges(n).astype(float)
-        self._u, self._r, self._landings = [grid.zeros()], [grid.zeros()], []
+        self._u, self._r, self._landings = [_zeros(grid)], [_zeros(grid)], []
         while n > 2:
             n //= 2
             grid = grid.coarsen()
-            self._landings.append(grid.zeros())
+            self._landings.append(_zeros(grid))
             if n <= ALONE:
                 grid = grid.divided((1, 1, 1))
-            self._u.append(grid.zeros())
-            self._r.append(grid.zeros())
+            self._u.append(_zeros(grid))
+            self._r.append(_zeros(grid))
 
     @property
     def u(self) -> da.DistArray:
@@ -201,3 +201,8 @@ class NpbMultigrid:
     def norm(self) -> float:
         """The root of the mean square of the residual that was computed last. Collective."""
         return math.sqrt(float(square(self._r[0])) / self.chosen.points**3)
+
+
+def _zeros(grid: da.Grid) -> da.DistArray:
+    """Zeros with two layers of halo where they fit: a block may end within a coarse cell."""
+    return grid.zeros(halo=grid.decomposition.narrowed((2, 2, 2)))

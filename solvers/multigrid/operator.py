@@ -90,10 +90,11 @@ class EllipticOperator:
         self._conditions = dict(template.boundary or {})
         self._template = template
         links, number = self._links(a, mean), 1.0
+        reaction = self._reaction(c, as_array=links is not None)
         if links is None:
             number = _number("a", a, least=np.finfo(float).tiny)
         self._discrete = Discrete(
-            grid, location, self._sides(), number, links, self._reaction(c), self.dtype
+            grid, location, self._sides(), number, links, reaction, self.dtype
         )
         self._scratch: da.DistArray | None = None
 
@@ -196,11 +197,15 @@ class EllipticOperator:
         found[...] = given
         return found
 
-    def _reaction(self, c: Any) -> Any:
-        if not isinstance(c, da.DistArray):
-            return _number("c", c, least=0.0)
-        _require_on(self.grid, "c", c, self.location)
-        _require_least("c", c, 0.0)
+    def _reaction(self, c: Any, *, as_array: bool) -> Any:
+        """The coefficient c as a number where it can be in the weights, else as an array."""
+        if isinstance(c, da.DistArray):
+            _require_on(self.grid, "c", c, self.location)
+            _require_least("c", c, 0.0)
+        else:
+            c = _number("c", c, least=0.0)
+            if not (c and as_array):
+                return c
         found = private(self.grid, self.location, self.dtype)
         found[...] = c
         return found
