@@ -1,18 +1,42 @@
 """Incompressible flow in two and three dimensions.
 
-- `config`     what a flow is made of, frozen
-- `kernels`    the stencils
-- `transforms` real transforms that diagonalise the second difference
-- `pressure`   the Poisson equation, solved directly with these
-- `solver`     fields and the time step
-- `reference`  published tables and the comparison with them
-- `plot`       pictures; needs matplotlib
-- `cases`      named flows for `python -m solvers`
+- `config`            what a flow is made of, frozen
+- `metrics`           widths of cells; kernels for any number of axes
+- `advection`         fluxes of momentum
+- `kernels`           the stencils
+- `sides`, `outflow`, `forcing`   what happens at the sides of the box, and what drives the flow
+- `parts`             how everything else plugs into a step
+- `shapes`, `immersed`   solid bodies
+- `scalar`            a scalar and its buoyancy
+- `les`               eddy viscosity
+- `statistics`        means, rms, spectra, enstrophy, dissipation
+- `schemes`, `implicit`   the schemes in time
+- `pressure`, `modes`, `transforms`   the Poisson equation
+- `solver`            fields and the time step
+- `comparison`, `reference`, `reference_flows`   published values and the comparison with them
+- `plot`              pictures; needs matplotlib
+- `cases`             named flows for `python -m solvers`
 """
 
+from solvers.incompressible.comparison import Comparison
 from solvers.incompressible.config import IncompressibleConfig
+from solvers.incompressible.immersed import Obstacle, turning
+from solvers.incompressible.les import Smagorinsky
 from solvers.incompressible.pressure import PressureSolver
 from solvers.incompressible.reference import compare_centre_lines
+from solvers.incompressible.scalar import Scalar
 from solvers.incompressible.solver import IncompressibleSolver
+from solvers.incompressible.statistics import Statistics
 
-__all__ = ["IncompressibleConfig", "IncompressibleSolver", "PressureSolver", "compare_centre_lines"]
+__all__ = [
+    "Comparison",
+    "IncompressibleConfig",
+    "IncompressibleSolver",
+    "Obstacle",
+    "PressureSolver",
+    "Scalar",
+    "Smagorinsky",
+    "Statistics",
+    "compare_centre_lines",
+    "turning",
+]
