@@ -16,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import distarray as da
-from distarray.io import filesystem
+from distarray.io import crc, filesystem
 from distarray.io.checksums import Buffer, Checksums, combined, divided
 from distarray.io.record import ArrayRecord
 from distarray.io.tiles import (
     chunks,
     runs,
+    shares,
     tile_box,
     tile_counts,
     tile_shape,
@@ -43,6 +44,36 @@ def crc32(octets: bytes) -> int:
 
 def test_the_crc_of_the_standard() -> None:
     assert crc32(b"123456789") == 0xCBF43926
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 63, 64, 65, 127, 128, 200, 1000])
+def test_the_compiled_crc_is_that_of_zlib(size: int) -> None:
+    """Rows of every kind of length, of strided boxes too; zlib is the independent one."""
+    compiled = crc._compiled()
+    if compiled is None:
+        pytest.skip("no C compiler, or a processor that does not multiply polynomials")
+    values = np.random.default_rng(size).integers(0, 256, (5, 3, size + 9), np.uint8)
+    for part in (np.s_[:], np.s_[..., :size], np.s_[1:4, :, 3 : 3 + size], np.s_[2, 1:2, 5:]):
+        assert compiled(values[part]) == zlib.crc32(values[part].tobytes())
+    assert compiled(values[:0]) == 0
+
+
+@given(st.lists(st.integers(0, 4), max_size=4), st.integers(1, 9))
+def test_shares_of_tiles_follow_one_another(counts: list[int], of: int) -> None:
+    numbers = np.arange(math.prod(counts)).reshape(counts)
+    found = [numbers[box.slices()].reshape(-1) for k in range(of) for box in shares(counts, k, of)]
+    assert np.concatenate([*found, []]).tolist() == list(range(math.prod(counts)))
+
+
+@given(st.deferred(lambda: st.tuples(places(), places())), st.integers(1, 200))
+def test_chunks_over_a_box_are_those_that_share_elements(
+    drawn: tuple[Any, Any], largest: int
+) -> None:
+    (shape, tile, box), (_, _, other) = drawn
+    if len(other.start) != len(shape):
+        return
+    expected = [one for one in chunks(box, tile, largest) if not one.intersection(other).empty]
+    assert list(chunks(box, tile, largest, over=other)) == expected
 
 
 @st.composite
