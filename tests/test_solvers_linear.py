@@ -629,7 +629,7 @@ def test_constants_of_components(pull):
     matrix = np.kron(np.eye(2), difference_matrix(n, "periodic").toarray())
     matrix += pull * np.kron([[1.0, -1.0], [-1.0, 1.0]], np.eye(n))
     exact = np.linalg.lstsq(matrix, values.ravel(), rcond=None)[0].reshape(2, n)
-    x0 = field(grid, rough(2, n, seed=5) + [[3.0], [1.0]], components=2)
+    x0 = field(grid, np.array([[3.0], [1.0]]) + rough(2, n, seed=5), components=2)
     solution = cg(lambda u, out: of_two_kinds(u, out, pull=pull), b, x0, rtol=1e-12)
     assert solution.converged, solution.reason
     assert error(solution.x, exact) < 1e-9

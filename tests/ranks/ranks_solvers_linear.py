@@ -14,7 +14,7 @@ from tests.ranks.common import SIZE, process_grids, refused
 TIMEOUT = 200
 
 CELLS = (10, 9)
-OPTIONS = {"rtol": 1e-4, "reproducible": True}
+OPTIONS = {"rtol": 1e-3, "reproducible": True}
 
 
 def grid_of(cells=CELLS, **options):
@@ -40,26 +40,27 @@ def outcome(solution):
     )
 
 
-def compare(names, ranks, periodic, boundary, **options):
-    """The methods give the bits of one rank."""
-    for name in names:
-        expected = None
-        for place in ({"comm": MPI.COMM_SELF}, {"ranks": ranks}):
-            grid = grid_of(periodic=periodic, **place)
-            b = problem(grid, boundary=sides(grid, boundary))
-            found = outcome(linear.solve(negative_laplacian, b, method=name, **OPTIONS, **options))
-            assert found[3], found[4]
-            expected = expected or found
-            assert found == expected, (name, ranks)
+def compare(name, process_grids, periodic, boundary, **options):
+    """A method gives the bits of one rank on each process grid."""
+    expected = None
+    for place in ({"comm": MPI.COMM_SELF}, *({"ranks": ranks} for ranks in process_grids)):
+        grid = grid_of(periodic=periodic, **place)
+        b = problem(grid, boundary=sides(grid, boundary))
+        found = outcome(linear.solve(negative_laplacian, b, method=name, **OPTIONS, **options))
+        assert found[3], found[4]
+        expected = expected or found
+        assert found == expected, (name, place)
 
 
 def test_all_methods_have_the_same_bits():
-    compare(linear.METHODS, next(process_grids(2, CELLS)), False, da.Dirichlet(0.0))
+    ranks = next(process_grids(2, CELLS))
+    for name in linear.METHODS:
+        options = {"bounds": (0.15, 8.0)} if name == "chebyshev" else {}
+        compare(name, [ranks], False, da.Dirichlet(0.0), nullspace=None, **options)
 
 
 def test_every_process_grid_and_a_singular_system_have_the_same_bits():
-    for ranks in process_grids(2, CELLS):
-        compare(["pipelined_cg"], ranks, (True, False), da.Neumann(0.0))
+    compare("pipelined_cg", process_grids(2, CELLS), (True, False), da.Neumann(0.0))
 
 
 def test_a_preconditioner_and_components_have_the_same_bits():
