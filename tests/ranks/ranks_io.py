@@ -390,7 +390,7 @@ def test_rank_that_fails_in_the_middle_of_a_save(folder: Path) -> None:
         backend = array.block.backend
 
         class Broken:
-            name = backend.name
+            name, host = backend.name, False
 
             def to_host(self, values: Any) -> Any:
                 raise OSError(28, "No space left on device")
