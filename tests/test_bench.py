@@ -53,6 +53,21 @@ def test_remarks_tell_of_a_busy_machine_and_of_other_sizes(
     assert size == "The gates are meant for --cells 256, not 64."
 
 
+def test_files_are_measured_beside_plain_ones(tmp_path: Path) -> None:
+    options = ["bench", "--files", str(tmp_path), "--mebibytes", "1", "--repeat", "1"]
+    result = run_serial("distarray", args=options, check=False)
+    assert result.returncode in (0, 1), result.stderr
+    first, head, *rows, load = result.stdout.splitlines()
+    assert first == f"0.00 GiB from 2 ranks in {tmp_path}"
+    assert head.split()[0] == "what"
+    assert [row.partition(", beside")[0] for row in rows] == [
+        "write, values", "write, all", "read, values", "read, all",
+    ]  # fmt: skip
+    assert result.returncode == int("MISSED" in result.stdout)
+    assert load.startswith("load average")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("option", ["--cells", "--repeat"])
 def test_a_count_below_one_is_refused(option: str) -> None:
     result = run_serial("distarray", args=["bench", option, "0"], check=False)
