@@ -42,7 +42,7 @@ from solvers.incompressible.shapes import Shape
 
 #: The root mean square of the divergence that is left in the fluid, as a share of the largest
 #: velocity over the smallest width of a cell.
-DIVERGENCE = 1e-11
+DIVERGENCE = 1e-10
 MAX_ITERATIONS = 200
 
 #: A number, or a function of the coordinates (x, y[, z]) of points on the surface.
@@ -176,6 +176,9 @@ class ImmersedBoundary(Part):
     def projected(self, star: Velocity, velocity: Velocity) -> None:
         for u, before, opening in zip(velocity, star, self.open, strict=True):
             kernels.put_back(u, before, opening)
+
+    def leave_fluid(self, values: da.DistArray) -> None:
+        kernels.mask(values, self.active)
 
     # What it is made of.
 
@@ -396,7 +399,8 @@ class ClosedPressure:
                 "use a finer grid or a smaller time step."
             )
         self.iterations = solution.iterations
-        kernels.mask(solution.x, active, out)
+        out[...] = solution.x
+        kernels.mask(out, active)
 
     def _operator(self, x: da.DistArray, out: da.DistArray) -> None:
         self._laplacian(x, *self._boundary.open, out)

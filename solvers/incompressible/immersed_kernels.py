@@ -148,9 +148,9 @@ def integrals(x: Symbol, active: Symbol, widths: Widths) -> Any:
 
 
 @da.stencil
-def mask(x: Symbol, active: Symbol, out: Symbol) -> None:
-    """`out = x` in cells of the fluid, 0 in others."""
-    out[...] = active[...] * x[...]
+def mask(x: Symbol, active: Symbol) -> None:
+    """`x = 0` in cells without fluid."""
+    x[...] = active[...] * x[...]
 
 
 @per_axis("velocity", static=("axis",))

@@ -126,6 +126,9 @@ class Part:
         Collective.
         """
 
+    def leave_fluid(self, values: da.DistArray) -> None:
+        """Set what lies in cells without fluid to zero. Collective."""
+
     def rates(self) -> list[Any]:
         """Pending values that `limit` is made from later: begun in a step that is measured.
         Collective.

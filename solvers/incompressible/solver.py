@@ -138,8 +138,10 @@ class IncompressibleSolver(Solver):
         return found
 
     def max_divergence(self) -> float:
-        """Largest absolute discrete divergence of the velocity. Collective."""
+        """Largest absolute discrete divergence of the velocity of the fluid. Collective."""
         self._diverge(*self._velocity, self._divergence, scale=1.0, time=self.time)
+        for part in self.parts:
+            part.leave_fluid(self._divergence)
         return float(abs(self._divergence).max())
 
     # ---- the end of a step

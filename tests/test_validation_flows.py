@@ -1,0 +1,55 @@
+"""Vortices, a cylinder and natural convection against published values (N5 to N8, N11): run by
+`python -m pytest -m slow`.
+"""
+
+import itertools
+
+import pytest
+
+from solvers.case import Options
+from solvers.incompressible import IncompressibleSolver
+from solvers.incompressible.cases import cylinder, natural_convection, taylor_green
+from solvers.incompressible.reference_flows import compare_taylor_green_3d
+from solvers.incompressible.statistics import EnergyHistory, kinetic_energy, spectrum
+
+pytestmark = pytest.mark.slow
+
+
+def test_taylor_green_in_three_dimensions(capsys):
+    """64^3, Re = 1600: energy within 0.5 % until t = 4. Past that the grid does not hold the small
+    eddies: the peak of -dE/dt comes early and is too low, by what is printed.
+    """
+    flow = IncompressibleSolver(taylor_green((64, 64, 64), 1600.0))
+    history = EnergyHistory(every=4)
+    flow.add(history)
+    velocity = [flow.fields[name] for name in "uvw"]
+    history.note(velocity, 0.0)
+    flow.run(until=10.0)
+    comparison = compare_taylor_green_3d(history.rows, 64, 1.0 / 1600.0)
+    with capsys.disabled():
+        print(f"\n{comparison.text()}")
+    assert comparison.accepted
+    energies = [row[1] for row in history.rows]
+    assert all(b <= a for a, b in itertools.pairwise(energies))
+    _, shells = spectrum(velocity)
+    assert shells.sum() == pytest.approx(kinetic_energy(velocity), rel=1e-12)
+
+
+@pytest.mark.parametrize("reynolds", [20.0, 100.0])
+def test_cylinder_in_a_channel(tmp_path, capsys, reynolds):
+    """Twenty cells across the cylinder."""
+    options = Options(cells=(440, 82), output=tmp_path, number=reynolds)
+    comparison, _ = cylinder.solved(options)
+    with capsys.disabled():
+        print(f"\n{comparison.text()}")
+    assert comparison.accepted
+
+
+@pytest.mark.parametrize(("rayleigh", "cells"), [(1e3, 64), (1e4, 64), (1e6, 128)])
+def test_natural_convection_in_a_square(tmp_path, capsys, rayleigh, cells):
+    options = Options(cells=(cells, cells), output=tmp_path, number=rayleigh)
+    comparison, flow = natural_convection.solved(options)
+    with capsys.disabled():
+        print(f"\n{comparison.text()}")
+    assert comparison.accepted
+    assert flow.residual < natural_convection.steady(rayleigh)
