@@ -173,7 +173,6 @@ class _Files:
         for path in paths:
             if path is self.own or self.communicator.rank == 0:
                 path.unlink(missing_ok=True)
-        os.sync()
         self.communicator.barrier()
 
     def forget(self) -> None:

@@ -21,8 +21,12 @@ from tests.crash import calls, disk, jobs, program
 from tests.crash.calls import Call
 
 KINDS = (
-    (1, "posix", "no"), (2, "posix", "no"), (2, "mpiio", "no"), (2, "root", "no"), (2, "posix", "yes"),
-)  # fmt: skip
+    (1, "posix", "no"),
+    (2, "posix", "no"),
+    (2, "mpiio", "no"),
+    (2, "root", "no"),
+    (2, "posix", "yes"),
+)
 STEPS = 16
 EVERY = 4
 

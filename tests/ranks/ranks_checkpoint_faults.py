@@ -7,8 +7,8 @@ import errno
 import os
 import resource
 import shutil
-import time
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
