@@ -10,7 +10,10 @@ from pathlib import Path
 
 import distarray as da
 from solvers.case import Case, Options
-from solvers.incompressible.cases import CASES
+from solvers.incompressible.cases import CASES as FLOWS
+from solvers.poisson.cases import CASES as POISSON
+
+CASES: tuple[Case, ...] = (*FLOWS, *POISSON)
 
 #: What a user's options and files can cause, on all ranks alike.
 REFUSALS = (da.SolverError, da.FileError, da.DecompositionError, da.GridError, da.BackendError)

@@ -30,23 +30,23 @@ ASPECT = 1.5
 
 @dataclass(eq=False)
 class Level:
-    """One level: the operator, iterate u, right-hand side f, residual r, a second iterate w.
+    """One level: the operator, iterate u, right-hand side f, residual r.
 
-    `below` leads to the next coarser level; None on the last one.
+    w is a second iterate for smoothers that need one. `below` leads to the next coarser level; None on the last one.
     """
 
     discrete: Discrete
     u: da.DistArray
     f: da.DistArray
     r: da.DistArray
-    w: da.DistArray
+    w: da.DistArray | None = field(default=None)
     below: Descent | None = field(default=None)
 
     @classmethod
     def of(cls, discrete: Discrete) -> Level:
         """A level with arrays of zeros. Collective."""
-        u, f, r, w = (discrete.zeros() for _ in range(4))
-        return cls(discrete, u, f, r, w)
+        u, f, r = (discrete.zeros() for _ in range(3))
+        return cls(discrete, u, f, r)
 
     def clear(self) -> None:
         """Set the iterate to zero. Collective."""
@@ -116,7 +116,10 @@ def _wide_enough(grid: da.Grid, axes: tuple[int, ...]) -> bool:
     if math.prod(grid.ranks) == 1:
         return True
     factors = tuple(1 + (n in axes) for n in range(grid.ndim))
-    coarse = grid.decomposition.coarsen(factors)
+    try:
+        coarse = grid.decomposition.coarsen(factors)
+    except da.DecompositionError:  # more ranks along an axis than coarse cells
+        return False
     parts = zip(coarse.axes, grid.ranks, strict=True)
     return all(ranks == 1 or part.narrowest >= 2 for part, ranks in parts)
 

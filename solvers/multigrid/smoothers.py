@@ -50,6 +50,8 @@ def jacobi(level: Level, sweeps: int, *, omega: float) -> None:
 
 
 def _step(level: Level, kernel: Callable[..., None], keep: float, step: float) -> None:
+    if level.w is None:
+        level.w = level.discrete.zeros()
     kernel(level.u, level.w, level.f, *level.discrete.coefficients, keep=keep, step=step)
     level.u, level.w = level.w, level.u
 

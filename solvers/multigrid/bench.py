@@ -1,0 +1,54 @@
+"""What multigrid costs: cycles and seconds for cubes with values at all sides.
+
+The times are those that a user sees once kernels are compiled: `setup` makes the grid, the operator
+and the levels, `solve` includes the making of the plans of all calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import distarray as da
+from solvers.multigrid.operator import EllipticOperator
+from solvers.multigrid.solver import Multigrid
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cube: its cells per axis, cycles to 1e-8, and seconds."""
+
+    cells: int
+    cycles: int
+    setup: float
+    solve: float
+
+    def __str__(self) -> str:
+        total = self.setup + self.solve
+        return (
+            f"{self.cells:4d}^3  {self.cycles:3d} cycles  setup {self.setup:6.3f} s  solve "
+            f"{self.solve:6.3f} s  together {total:6.3f} s"
+        )
+
+
+def rows(cells: Sequence[int], *, rtol: float = 1e-8, device: str = "auto") -> list[Row]:
+    """Measure `-lap u = f`, float64, on cubes. Collective."""
+    return [_measured(n, rtol, device) for n in cells]
+
+
+def _measured(cells: int, rtol: float, device: str) -> Row:
+    began = time.perf_counter()
+    grid = da.Grid((cells,) * 3, device=device)
+    operator = EllipticOperator(grid, boundary=dict.fromkeys("xyz", da.Dirichlet(0.0)))
+    solver = Multigrid(operator)
+    made = time.perf_counter() - began
+    f = da.random.uniform(grid, seed=0)
+    grid.communicator.barrier()
+    began = time.perf_counter()
+    found = solver.solve(f, rtol=rtol)
+    seconds = np.array([made, time.perf_counter() - began])
+    setup, solve = grid.communicator.allreduce(seconds, "max")
+    return Row(cells, found.iterations, float(setup), float(solve))
