@@ -1,7 +1,8 @@
-"""Direct solution of the Poisson and Helmholtz equations on uniform grids, in O(n log n).
+"""Direct solution of the Poisson and Helmholtz equations in O(n log n).
 
 - `transforms`   of lines, to the modes of the second difference
 - `tridiagonal`  systems along one stretched axis
+- `modes`        of further stretched axes
 - `solver`       `FFTPoisson`
 - `bench`        the time of a solution: `python -m solvers.fft_poisson.bench`
 """

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.fft_poisson.transforms import BY_ENDS, Array, Hartley, Transform
+from solvers.fft_poisson.modes import Modes
+from solvers.fft_poisson.transforms import BY_ENDS, Array, Hartley, Lines
 from solvers.fft_poisson.tridiagonal import StretchedAxis
 from solvers.linear import Solution
 from solvers.multigrid import EllipticOperator
@@ -24,8 +25,9 @@ class FFTPoisson:
 
     Each axis is transformed to the modes of its second difference, which is then a number for each
     mode (`transforms`); along one stretched axis a tridiagonal system is solved for each mode of
-    the others (`tridiagonal`). Lines are transformed by the host, also those of arrays on another
-    device. The bits are the same on any process grid.
+    the others (`tridiagonal`), and lines of more such axes are multiplied with their modes
+    (`modes`), n operations for each value. Lines are transformed by the host, also those of arrays
+    on another device. The bits are the same on any process grid.
 
     The operator is that of `solvers.multigrid.EllipticOperator`: second order, with conditions at
     the faces.
@@ -33,7 +35,7 @@ class FFTPoisson:
     Parameters
     ----------
     grid : Grid
-        Of any number of axes, of which at most one is stretched.
+        Of any number of axes, uniform or stretched.
     boundary : mapping, optional
         A condition for each side that is not periodic, as arrays take them: those whose homogeneous
         part is zero value (`da.Dirichlet`) or zero normal derivative (`da.Neumann`). Values may be
@@ -49,7 +51,7 @@ class FFTPoisson:
     Raises
     ------
     SolverError
-        Two stretched axes, other conditions, or a negative c.
+        Other conditions, or a negative c.
 
     Examples
     --------
@@ -70,7 +72,7 @@ class FFTPoisson:
         self._c, self._scale = float(c), 1.0
         self._last = 0  # the axis along which all modes of the others are solved
         self._stretched: StretchedAxis | None = None
-        self._transforms: dict[int, Transform] = {}
+        self._transforms: dict[int, Lines] = {}
         self._values: dict[int, Array] = {}
         for axis in range(grid.ndim):
             self._prepare(axis)
@@ -169,15 +171,14 @@ class FFTPoisson:
         ends = None if found.periodic else _ends(found.ends, grid.axes[axis])
         if spacing is not None:
             kind = Hartley if ends is None else BY_ENDS[ends]
-            self._transforms[axis] = kind(grid.shape[axis])
-            self._values[axis] = -self._transforms[axis].eigenvalues(spacing)
+            transform = kind(grid.shape[axis])
+            self._transforms[axis] = transform
+            self._values[axis] = -transform.eigenvalues(spacing)
         elif self._stretched is None:
             self._last, self._stretched = axis, StretchedAxis(found.widths, ends)
         else:
-            raise da.SolverError(
-                f"FFTPoisson takes one stretched axis, got several (spacing={grid.spacing}); use "
-                "solvers.multigrid."
-            )
+            modes = Modes(StretchedAxis(found.widths, ends))
+            self._transforms[axis], self._values[axis] = modes, modes.values
 
     def _solve_modes(self, block: Array, where: tuple[slice, ...]) -> Array:
         """Transform lines along the last axis left, divide by the numbers of their modes, and

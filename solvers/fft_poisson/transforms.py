@@ -13,8 +13,9 @@ are cos(pi m (i + 1/2) / n) or sin(pi m (i + 1/2) / n) with eigenvalues -(2 sin(
     D N   sin, m = k + 1/2   sine transform of type IV
 
 On a periodic axis they are cas(2 pi k i / n) = cos + sin with eigenvalues -(2 sin(pi k / n) / h)^2,
-the Hartley transform. All are made from a real FFT of each line by itself and from products of real
-numbers, so that the bits of a line do not depend on how many lines are transformed together.
+the Hartley transform. All are made from a real FFT of each line by itself and from sums and
+products with numbers that run along contiguous lines, so that the bits of a line do not depend on
+how many lines are transformed together.
 """
 
 from __future__ import annotations
@@ -26,20 +27,22 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-class Transform(Protocol):
-    """A linear map of lines of `length` values, its inverse, and the eigenvalues of the second
-    difference.
-    """
-
-    length: int
-
-    def __init__(self, length: int) -> None: ...
+class Lines(Protocol):
+    """A linear map of lines, and its inverse."""
 
     def forward(self, lines: Array) -> Array:
         """Coefficients of lines along the last axis."""
 
     def backward(self, lines: Array) -> Array:
         """Lines of coefficients along the last axis."""
+
+
+class Transform(Lines, Protocol):
+    """A map of lines of `length` values, and the eigenvalues of the second difference."""
+
+    length: int
+
+    def __init__(self, length: int) -> None: ...
 
     def eigenvalues(self, spacing: float) -> Array:
         """Eigenvalue of the second difference for each coefficient."""
@@ -56,31 +59,40 @@ class Cosine:
     def __init__(self, length: int) -> None:
         self.length = length
         angle = np.pi * np.arange(length // 2 + 1) / (2 * length)
-        self._cos, self._sin = np.cos(angle), np.sin(angle)
+        self._turn = np.cos(angle) - 1j * np.sin(angle)
+        self._turn_back = self._turn.conj()
 
     def forward(self, lines: Array) -> Array:
-        n = self.length
-        spectrum = np.fft.rfft(
-            np.concatenate((lines[..., ::2], lines[..., 1::2][..., ::-1]), axis=-1)
-        )
-        re, im = spectrum.real, spectrum.imag
-        low = re * self._cos + im * self._sin
-        high = re * self._sin - im * self._cos
-        return np.concatenate((low, high[..., (n - 1) // 2 : 0 : -1]), axis=-1)
+        result = np.empty(lines.shape)
+        self.forward_into(result, lines[..., ::2], lines[..., 1::2])
+        return result
+
+    def forward_into(self, result: Array, even: Array, odd: Array) -> None:
+        """Coefficients of the lines with these even and odd entries."""
+        half, size = (self.length + 1) // 2, self.length // 2 + 1
+        result[..., :half], result[..., half:] = even, odd[..., ::-1]
+        spectrum = np.fft.rfft(result)
+        spectrum *= self._turn
+        result[..., :size] = spectrum.real
+        np.negative(spectrum.imag[..., half - 1 : 0 : -1], out=result[..., size:])
 
     def backward(self, lines: Array) -> Array:
-        n = self.length
-        low = lines[..., : n // 2 + 1]
-        high = np.zeros_like(low)  # coefficient n is zero
-        high[..., 1:] = lines[..., : n - n // 2 - 1 : -1]
-        spectrum = np.empty(low.shape, np.complex128)
-        spectrum.real = low * self._cos + high * self._sin
-        spectrum.imag = low * self._sin - high * self._cos
-        values = np.fft.irfft(spectrum, n)
-        result = np.empty_like(values)
-        result[..., ::2] = values[..., : (n + 1) // 2]
-        result[..., 1::2] = values[..., : (n + 1) // 2 - 1 : -1]
+        result = np.empty(lines.shape)
+        self.backward_into(result[..., ::2], result[..., 1::2], lines)
         return result
+
+    def backward_into(self, even: Array, odd: Array, lines: Array) -> None:
+        """The even and odd entries of the lines with these coefficients."""
+        n = self.length
+        size = n // 2 + 1
+        spectrum = np.empty((*lines.shape[:-1], size), np.complex128)
+        spectrum.real = lines[..., :size]
+        spectrum.imag[..., 0] = 0.0  # coefficient n is zero
+        np.negative(lines[..., : n - size : -1], out=spectrum.imag[..., 1:])
+        spectrum *= self._turn_back
+        values = np.fft.irfft(spectrum, n)
+        even[...] = values[..., : (n + 1) // 2]
+        odd[...] = values[..., : (n + 1) // 2 - 1 : -1]
 
     def eigenvalues(self, spacing: float) -> Array:
         return _squares(np.arange(self.length), self.length, spacing)
@@ -93,13 +105,18 @@ class Sine:
 
     def __init__(self, length: int) -> None:
         self.length = length
-        self._cosine, self._signs = Cosine(length), _alternating(length)
+        self._cosine = Cosine(length)
 
     def forward(self, lines: Array) -> Array:
-        return self._cosine.forward(lines * self._signs)[..., ::-1]
+        result = np.empty(lines.shape)
+        self._cosine.forward_into(result, lines[..., ::2], -lines[..., 1::2])
+        return result[..., ::-1]
 
     def backward(self, lines: Array) -> Array:
-        return self._cosine.backward(lines[..., ::-1]) * self._signs
+        result = np.empty(lines.shape)
+        self._cosine.backward_into(result[..., ::2], result[..., 1::2], lines[..., ::-1])
+        np.negative(result[..., 1::2], out=result[..., 1::2])
+        return result
 
     def eigenvalues(self, spacing: float) -> Array:
         return _squares(np.arange(self.length) + 1, self.length, spacing)

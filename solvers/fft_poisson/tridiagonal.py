@@ -49,6 +49,20 @@ class StretchedAxis:
         self._rows = self._low, self._diagonal, self._high
         self._fixed = ends is not None and any(ends)
 
+    @property
+    def closed(self) -> bool:
+        """Whether L maps constants to zero."""
+        return not self._fixed
+
+    def matrix(self) -> Array:
+        """L"""
+        i = np.arange(self.length)
+        found = np.diag(self._diagonal)
+        for step, weights in ((-1, self._low), (1, self._high)):
+            inside = (i + step >= 0) & (i + step < self.length) | self._periodic
+            np.add.at(found, (i[inside], (i[inside] + step) % self.length), weights[inside])
+        return found
+
     def solve(self, lines: Array, shift: Array) -> Array:
         """The solution u of `(L + s) u = f`; lines run along the first axis, each with its s.
 

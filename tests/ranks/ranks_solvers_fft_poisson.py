@@ -26,6 +26,7 @@ PROBLEMS = {
         None,
     ),
     "stretched": ((10, 9, 4), (False, True, True), {"x": ZERO_FLUX}, 0.0, "x"),
+    "all stretched": ((10, 10), (False, True), {"x": ZERO_FLUX}, 0.0, "xy"),
     "stretched last": (
         (5, 6, 10),
         (False, False, True),
@@ -38,7 +39,7 @@ PROBLEMS = {
 
 def solve(name, **options):
     cells, periodic, boundary, c, stretched = PROBLEMS[name]
-    coordinates = None if stretched is None else {stretched: FACES}
+    coordinates = None if stretched is None else dict.fromkeys(stretched, FACES)
     grid = da.Grid(cells, periodic=periodic, coordinates=coordinates, **options)
     poisson = FFTPoisson(grid, boundary, c=c)
     f = da.random.normal(grid, seed=3)
@@ -83,6 +84,7 @@ def test_a_box_narrower_than_the_ranks():
 def test_a_stretched_axis():
     check("stretched")
     check("stretched last")
+    check("all stretched")
 
 
 def test_the_simulated_device_gives_the_bits_of_the_cpu():
