@@ -1,0 +1,99 @@
+"""Every option of the incompressible solver gives the same bits on any number of ranks."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import distarray as da
+from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
+from tests.ranks.flow_states import compare
+
+PLANE = {"cells": (26, 13), "viscosity": 0.02, "measure_every": 2}
+JET = {"inflow": {"x-": (lambda t, x, y: (1.0 + np.sin(9 * t)) * y, 0.1)}, "outflow": ("x+",)}
+
+
+def stretched(n):
+    faces = np.linspace(0.0, 1.0, n + 1) ** 1.2
+    return 0.5 * faces + 0.25 * (faces + 1.0 - faces[::-1])
+
+
+FACES = {"x": stretched(26), "y": stretched(13)}
+
+
+def test_outflow_on_a_stretched_grid():
+    compare(IncompressibleConfig(**PLANE, **JET, coordinates=FACES, slip=("y-",)), 4)
+
+
+def test_implicit_viscosity_with_an_outflow():
+    compare(IncompressibleConfig(**PLANE, **JET, scheme="ab2-cn"), 4)
+
+
+def test_weno_and_a_flow_rate():
+    compare(
+        IncompressibleConfig(
+            **PLANE,
+            periodic=(True, False),
+            coordinates={"y": FACES["y"]},
+            flow_rate={"x": 1.0},
+            force=(0.0, lambda t, x, y: np.sin(t + x) * y),
+            advection="weno",
+        ),
+        4,
+    )
+
+
+def test_pressure_by_multigrid():
+    config = IncompressibleConfig(**PLANE, walls={"y+": (1.0, 0.0)}, pressure="multigrid")
+    compare(config, 2)
+
+
+def test_three_axes():
+    compare(
+        IncompressibleConfig(
+            cells=(12, 7, 6),
+            viscosity=0.05,
+            periodic=(False, True, False),
+            coordinates={"z": stretched(6)},
+            inflow={
+                "z-": (0.0, 0.0, lambda t, x, y, z: x + 0 * y),
+                "z+": (0.0, 0.2, lambda t, x, y, z: np.sin(3 * x + t) + 0 * y),
+            },
+            scheme="ab2-cn",
+            measure_every=2,
+        ),
+        3,
+    )
+
+
+WRONG = (
+    {"inflow": {"x-": (1.0, 0.0)}},
+    {"inflow": {"x-": (lambda t, x: 1.0, 0.0)}},
+    {"coordinates": {"y": [0.0, 1.0]}},
+    {"ranks": (1000, 1)},
+    {"flow_rate": {"y": 1.0}},
+)
+
+
+def test_a_wrong_config_is_one_error_on_all_ranks():
+    errors = (da.SolverError, da.GridError, da.BoundaryError, da.DecompositionError)
+    for options in WRONG:
+        with pytest.raises(errors) as raised:
+            IncompressibleSolver(IncompressibleConfig(**(PLANE | options)))
+        texts = MPI.COMM_WORLD.allgather(str(raised.value))
+        assert set(texts) == {str(raised.value)}
+
+
+def test_restart_on_other_ranks_has_the_same_bits(folder):
+    config = IncompressibleConfig(**PLANE, **JET, coordinates=FACES, scheme="ab2-cn")
+    flow = IncompressibleSolver(config)
+    flow.run(max_steps=3)
+    flow.save(folder / "state.h5")
+    flow.run(max_steps=2)
+    expected = flow.scalars(), {name: u.gather().tobytes() for name, u in flow.fields.items()}
+    found = None
+    if MPI.COMM_WORLD.Get_rank() == 0:
+        again = IncompressibleSolver(config, comm=MPI.COMM_SELF)
+        again.restore(folder / "state.h5")
+        again.run(max_steps=2)
+        found = again.scalars(), {name: u.gather().tobytes() for name, u in again.fields.items()}
+    assert MPI.COMM_WORLD.bcast(found, root=0) == expected
