@@ -72,7 +72,6 @@ NOT_ON_A_DEVICE = {
     "test_replay.py": _FILES,
     "test_signals.py": _PROCESSES,
     "test_simulated*.py": _OWN_DEVICE,
-    "test_solvers_transforms.py": _PURE,
     "test_spans.py": _PURE,
     "test_stencil_analysis.py": _PURE,
     "test_stencil_errors*.py": _PURE,

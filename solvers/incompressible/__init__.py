@@ -11,7 +11,7 @@
 - `les`               eddy viscosity
 - `statistics`        means, rms, spectra, enstrophy, dissipation
 - `schemes`, `implicit`   the schemes in time
-- `pressure`, `modes`, `transforms`   the Poisson equation
+- `pressure`          the Poisson equation
 - `solver`            fields and the time step
 - `comparison`, `reference`, `reference_flows`   published values and the comparison with them
 - `plot`              pictures; needs matplotlib
