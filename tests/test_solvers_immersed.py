@@ -184,6 +184,25 @@ def test_force_on_a_body_balances_the_force_on_a_steady_flow():
     assert abs(lift) < 0.05 * drag
 
 
+def test_pressure_at_a_surface_is_exact_for_parabolas():
+    """Whatever it is in the cells without fluid."""
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(24, 20), viscosity=1.0, obstacles=(Obstacle(Circle((0.5, 0.45), 0.2)),)
+        )
+    )
+
+    def parabola(x, y):
+        return 1.0 + x - 2.0 * y + 3.0 * x * y - x * x
+
+    p, boundary = flow.fields["p"], body(flow)
+    exact = flow.grid.from_function(parabola).gather()
+    p[...] = np.where(boundary.active.gather() > 0, exact, 99.0)
+    points = [(0.5 + 0.2 * math.cos(a), 0.45 + 0.2 * math.sin(a)) for a in (0.0, 1.0, 2.5, 4.4)]
+    found = boundary.surface_pressure(p, points)
+    np.testing.assert_allclose(found, [parabola(*point) for point in points], rtol=1e-11)
+
+
 def test_a_body_far_from_the_points_of_a_stretched_axis():
     """The linear velocity again, where cells have different widths along y."""
     faces = np.linspace(0.0, 1.0, 21) ** 1.3

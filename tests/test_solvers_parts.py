@@ -133,9 +133,7 @@ def test_buoyancy_of_a_stratified_fluid_at_rest_is_held_by_the_pressure():
         cells=(8, 8),
         viscosity=0.1,
         initial=(0.0, 0.0),
-        scalar=Scalar(
-            0.0, initial=lambda x, y: y + 0.0 * x, buoyancy=(0.0, 5.0), reference=0.25
-        ),
+        scalar=Scalar(0.0, initial=lambda x, y: y + 0.0 * x, buoyancy=(0.0, 5.0), reference=0.25),
     )
     flow.step(1e-2)
     for u in velocity(flow):
@@ -319,7 +317,7 @@ def test_a_spectrum_needs_a_periodic_box():
 
 
 def test_enstrophy_of_a_mode_is_that_of_its_differences():
-    """sin x cos y cos z on the staggered grid: each difference is exact but for the factor
+    """Sin x cos y cos z on the staggered grid: each difference is exact but for the factor
     sin(h/2) / (h/2).
     """
     flow = box()

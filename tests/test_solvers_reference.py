@@ -241,9 +241,9 @@ def test_taylor_green_case_prints_the_exact_energy(tmp_path, capsys):
     ("arguments", "text"),
     [
         (["taylor_green_2d", "--cells", "16", "--until", "0.2"], "exact decay"),
-        (["taylor_green_3d", "--cells", "8", "--until", "1.5"], "-dE/dt, t = 1"),
+        (["taylor_green_3d", "--cells", "12", "--until", "4"], "energy, t = 4"),
         (["channel", "--cells", "2", "8", "--reynolds", "10"], "exact discrete flow of Poiseuille"),
-        (["cylinder", "--cells", "55", "10", "--until", "0.2"], "2D-1 of Schafer and Turek"),
+        (["cylinder", "--cells", "25", "10", "--until", "0.2"], "2D-1 of Schafer and Turek"),
         (["natural_convection", "--cells", "8", "--rayleigh", "1000"], "de Vahl Davis (1983)"),
     ],
 )

@@ -44,6 +44,8 @@ from solvers.incompressible.shapes import Shape
 #: velocity over the smallest width of a cell.
 DIVERGENCE = 1e-10
 MAX_ITERATIONS = 200
+#: How far cells count in the fit of the pressure at a surface, and how many are taken each way.
+FIT_WIDTH, FIT_CELLS = 1.5, 4
 
 #: A number, or a function of the coordinates (x, y[, z]) of points on the surface.
 SurfaceValue = float | Callable[..., Any]
@@ -237,28 +239,46 @@ class ImmersedBoundary(Part):
         ]  # fmt: skip
         return [tuple(float(value) for value in of_body) for of_body in sums]
 
-    def surface_pressure(self, pressure: da.DistArray, points: Any, spacing: float) -> Any:
-        """Pressure at points of the surface: the parabola through three points 1.5, 2.5 and 3.5
-        spacings farther out along the normal is continued. Collective; the same on every rank.
+    def surface_pressure(self, pressure: da.DistArray, points: Any) -> Any:
+        """Pressure at points of the surface: of the polynomial of second degree that fits that of
+        the fluid in the cells around best, near ones counting more. Collective.
 
         Parameters
         ----------
         pressure : DistArray, in the cells
         points : array, shape (points, axes)
-        spacing : float
-            Width of the cells near the surface.
 
         Returns
         -------
-        float64 array, shape (points,)
+        float64 array, shape (points,), the same on every rank
         """
-        points = np.asarray(points, np.float64)
-        normal = self._normals(points)
-        near, middle, far = (
-            self.grid.points(points + share * spacing * normal).sample(pressure)
-            for share in (1.5, 2.5, 3.5)
-        )
-        return 4.375 * near - 5.25 * middle + 1.875 * far
+        found = []
+        for point in np.asarray(points, np.float64):
+            places, width = self._cells_around(point)
+            sampled = self.grid.points(places)
+            inside = sampled.sample(self.active, order=0)
+            away = (places - point) / width
+            weight = inside * np.exp(-0.5 * np.sum(away**2, axis=1) / FIT_WIDTH**2)
+            terms = [np.ones(len(away)), *away.T]
+            for i, x in enumerate(away.T):
+                terms += [x * y for y in away.T[i:]]
+            values = sampled.sample(pressure, order=0)
+            matrix = np.stack(terms, axis=1) * weight[:, None]
+            found.append(np.linalg.lstsq(matrix, values * weight, rcond=None)[0][0])
+        return np.array(found)
+
+    def _cells_around(self, point: Any) -> tuple[Any, Any]:
+        """Centres of the cells around a point, and the width of its cell along each axis."""
+        lines, widths = [], []
+        for axis, x in enumerate(point):
+            along, cells = self.grid.geometry[axis], self.grid.shape[axis]
+            low = along.point_positions(np.arange(cells))
+            here = int(np.clip(np.searchsorted(low, x, side="right") - 1, 0, cells - 1))
+            near = np.arange(max(here - FIT_CELLS, 0), min(here + FIT_CELLS + 1, cells))
+            lines.append(along.centre_positions(near))
+            widths.append(float(along.widths(np.array([here]))[0]))
+        mesh = np.meshgrid(*lines, indexing="ij")
+        return np.stack([line.ravel() for line in mesh], axis=1), np.array(widths)
 
     # Geometry.
 
