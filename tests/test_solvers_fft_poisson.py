@@ -14,9 +14,9 @@ from solvers.multigrid import EllipticOperator
 
 KINDS = (Cosine, Sine, HalfCosine, HalfSine, Hartley)
 LENGTHS = (1, 2, 3, 4, 5, 8, 37, 64, 127)
-ZERO = {"N": da.Neumann(0.0), "D": da.Dirichlet(0.0)}
-#: The ends of an axis: periodic, or the conditions at the low and the high side.
-ENDS = ("P", "NN", "DD", "ND", "DN")
+ZERO = {"F": da.Neumann(0.0), "V": da.Dirichlet(0.0)}
+#: The ends of an axis: periodic, or a given flux or value at the low and the high side.
+ENDS = ("P", "FF", "VV", "FV", "VF")
 
 
 def matrix(kind, n):
@@ -41,7 +41,7 @@ def second_difference(ends, widths):
             weight = 1.0 / (widths[i] * between)
             found[i, i] += weight
             if outside:
-                found[i, i] -= weight * (1.0 if ends[end] == "N" else -1.0)
+                found[i, i] -= weight * (1.0 if ends[end] == "F" else -1.0)
             else:
                 found[i, j % n] -= weight
     return found
@@ -87,7 +87,7 @@ def test_transforms_are_their_defining_sums(kind, n):
 @pytest.mark.parametrize("n", [1, 2, 4, 5, 37])
 def test_modes_are_eigenvectors_of_the_second_difference(ends, n):
     h = 0.3
-    kind = Hartley if ends == "P" else BY_ENDS[ends[0] == "D", ends[1] == "D"]
+    kind = Hartley if ends == "P" else BY_ENDS[ends[0] == "V", ends[1] == "V"]
     transform = kind(n)
     vectors, values = transform.backward(np.eye(n)), transform.eigenvalues(h)
     operator = second_difference(ends, np.full(n, h))
@@ -108,8 +108,8 @@ def test_bits_of_a_line_do_not_depend_on_its_block(kind, n, way):
 
 def mode(end, number, x):
     """A mode of the unit interval with these ends, and its wave number."""
-    k = np.pi * {"P": 2 * number, "NN": number, "DD": number}.get(end, number - 0.5)
-    return (np.sin if end[0] == "D" else np.cos)(k * x), k
+    k = np.pi * {"P": 2 * number, "FF": number, "VV": number}.get(end, number - 0.5)
+    return (np.sin if end[0] == "V" else np.cos)(k * x), k
 
 
 def discrete_number(k, h):
@@ -119,7 +119,7 @@ def discrete_number(k, h):
 
 MIXTURES = [
     *itertools.product(ENDS, repeat=2),
-    ("P", "NN", "DD"), ("ND", "P", "DN"), ("DD", "ND", "P"), ("NN", "NN", "NN"), ("P", "P", "P"),
+    ("P", "FF", "VV"), ("FV", "P", "VF"), ("VV", "FV", "P"), ("FF", "FF", "FF"), ("P", "P", "P"),
 ]  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def test_the_error_falls_with_the_square_of_the_spacing(ends):
 
 def balanced(values, ends, widths, c):
     """The values without their mean, weighted by volume, where only such ones have a solution."""
-    if c or any("D" in end for end in ends):
+    if c or any("V" in end for end in ends):
         return values
     volume = np.ones(())
     for width in widths:
@@ -208,7 +208,7 @@ def test_axes_of_one_and_two_cells(shape, end):
         f = grid.ones()
         solution = FFTPoisson(grid, conditions((end,) * len(shape)), c=2.0).solve(f)
         assert solution.converged
-        if "D" not in end:
+        if "V" not in end:
             np.testing.assert_allclose(solution.x.gather(), 0.5, rtol=1e-14)
 
 
@@ -232,16 +232,16 @@ def test_values_of_conditions_are_lifted():
     assert float(abs(solution.x - exact).max()) < 0.02
 
 
-@pytest.mark.parametrize("ends", [("DD", "DD"), ("ND", "P"), ("DN", "NN")])
+@pytest.mark.parametrize("ends", [("VV", "VV"), ("FV", "P"), ("VF", "FF")])
 def test_a_linear_solution_is_exact(ends):
     grid = box((7, 6), ends, coordinates={"x": np.linspace(0.0, 1.0, 8) ** 1.2})
     boundary = {
-        "x-": da.Dirichlet(1.0) if ends[0][0] == "D" else da.Neumann(-3.0),
-        "x+": da.Dirichlet(4.0) if ends[0][1] == "D" else da.Neumann(3.0),
+        "x-": da.Dirichlet(1.0) if ends[0][0] == "V" else da.Neumann(-3.0),
+        "x+": da.Dirichlet(4.0) if ends[0][1] == "V" else da.Neumann(3.0),
     }
-    if ends[1] == "DD":
+    if ends[1] == "VV":
         boundary |= {"y": da.Dirichlet(lambda t, x, y: 1.0 + 3.0 * x)}
-    elif ends[1] == "NN":
+    elif ends[1] == "FF":
         boundary |= {"y": da.Neumann(0.0)}
     solution = FFTPoisson(grid, boundary).solve(grid.zeros())
     exact = grid.from_function(lambda x, y: 1.0 + 3.0 * x + 0 * y)
