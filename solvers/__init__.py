@@ -5,6 +5,8 @@
 - `state`          the configuration of a solver as plain values, and what differs in it
 - `series`         what a run writes while it goes on
 - `linear`         systems of equations by iteration: CG, pipelined CG, BiCGStab, Chebyshev
+- `multigrid`      elliptic equations by cycles over coarser grids
+- `poisson`        Poisson problems with exact solutions
 - `incompressible` Navier-Stokes of constant density: staggered grid, projection method
 - `__main__`       `python -m solvers list` and `python -m solvers CASE`
 """

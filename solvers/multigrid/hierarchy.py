@@ -19,7 +19,7 @@ from solvers.multigrid.discrete import Discrete
 from solvers.multigrid.transfer import Descent, Path, coarsened
 
 #: Cells per rank below which a level moves to fewer ranks.
-LEAST_CELLS = 8192
+LEAST_CELLS = 20000
 
 #: Unknowns that are solved for directly.
 DIRECT = 128
@@ -32,7 +32,8 @@ ASPECT = 1.5
 class Level:
     """One level: the operator, iterate u, right-hand side f, residual r.
 
-    w is a second iterate for smoothers that need one. `below` leads to the next coarser level; None on the last one.
+    w is a second iterate for smoothers that need one. `below` leads to the next coarser level; None
+    on the last one.
     """
 
     discrete: Discrete

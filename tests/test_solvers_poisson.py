@@ -1,0 +1,48 @@
+"""The case `poisson`: published errors, hard problems, files and a restart."""
+
+import numpy as np
+import pytest
+
+import distarray as da
+from solvers.__main__ import main
+from solvers.multigrid import Multigrid
+from solvers.poisson import cases
+from solvers.poisson.problems import HARD, Briggs, published
+
+
+def test_errors_are_the_published_ones():
+    rows = {row.cells: row for row in published()}
+    assert sorted(rows) == [16, 32, 64, 128, 256]
+    for n in (16, 32):
+        problem = Briggs((n, n))
+        found = Multigrid(problem.operator).solve(problem.f, rtol=1e-11)
+        assert problem.errors(found.x) == pytest.approx((rows[n].l2, rows[n].linf), rel=1e-6)
+
+
+def test_the_source_in_three_axes_is_minus_the_laplacian():
+    problem = Briggs((24, 24, 24))
+    found = Multigrid(problem.operator).solve(problem.f)
+    assert problem.errors(found.x)[1] < 5e-4
+
+
+@pytest.mark.parametrize("problem", HARD[:3], ids=lambda problem: problem.name)
+def test_hard_problems_converge(problem):
+    found = problem.solve()
+    assert found.converged
+    assert found.iterations <= 14
+
+
+def test_files_and_a_restart(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(cases, "published", lambda: published()[:1])
+    monkeypatch.setattr(cases, "HARD", HARD[:1])
+    command = ["poisson", "--cells", "16", "--output", str(tmp_path)]
+    assert main(command) == 0
+    printed = capfd.readouterr().out
+    assert "4.0695510e-04  4.0695510e-04" in printed
+    assert "one axis, prime" in printed
+    rows = (tmp_path / "residuals.csv").read_text().splitlines()
+    assert rows[0] == "cycle,residual"
+    saved = da.load(tmp_path / "poisson.h5", da.Grid((16, 16))).arrays["u"].gather()
+    assert np.abs(saved).max() > 0.05
+    assert main([*command, "--restart"]) == 0
+    assert "cycle  1" not in capfd.readouterr().out
