@@ -143,7 +143,7 @@ def spectrum(velocity: Velocity) -> tuple[Array, Array]:
     energy = np.zeros(shells)
     for u in velocity:
         modes = da.fft.rfftn(u, ranks=ranks, norm="forward")
-        energy += _shell_sums(modes, grid.shape, shells)
+        energy += _shell_sums(modes, grid, shells)
     return np.asarray(2.0 * np.pi / lengths[0] * np.arange(shells)), energy
 
 
@@ -265,25 +265,24 @@ def add_value(p: Symbol, total: Symbol, time: Symbol, *, weight: Symbol) -> None
     time[...] = time[...] + weight
 
 
-def _shell_sums(modes: da.DistArray, shape: tuple[int, ...], shells: int) -> Array:
+def _shell_sums(modes: da.DistArray, grid: da.Grid, shells: int) -> Array:
     """Half the sum of |modes|^2 in each shell, from the half spectrum of real values.
 
     Each plane of the first axis is summed by the rank that holds it, the planes in their order.
     """
     first, *others = (
-        np.fft.fftfreq(n, 1.0 / n) if axis + 1 < len(shape) else np.arange(n // 2 + 1.0)
-        for axis, n in enumerate(shape)
+        np.fft.fftfreq(n, 1.0 / n) if axis + 1 < grid.ndim else np.arange(n // 2 + 1.0)
+        for axis, n in enumerate(grid.shape)
     )
     inner = sum((k**2).reshape((-1, *(1,) * (len(others) - 1 - a))) for a, k in enumerate(others))
-    last = shape[-1]
+    last = grid.shape[-1]
     twice = np.where((others[-1] == 0.0) | (2 * others[-1] == last), 0.5, 1.0)
-    planes = da.zeros((shape[0], shells), ranks=(modes.ranks[0], 1))
-    mine = modes.local_slices[0]
-    block = np.asarray(modes.local)
-    with planes.writing() as rows:
-        for row, (k, plane) in enumerate(zip(first[mine], block, strict=True)):
-            radius = np.rint(np.sqrt(k**2 + inner)).astype(np.int64)
-            density = np.square(plane.real) + np.square(plane.imag)
-            weights = np.broadcast_to(density * twice, radius.shape)
-            rows[row] = np.bincount(radius.ravel(), weights.ravel(), minlength=shells)
-    return np.asarray(np.asarray(planes.gather()).sum(axis=0))
+    planes = np.zeros((grid.shape[0], shells))
+    start = modes.local_slices[0].start
+    for row, plane in enumerate(np.asarray(modes.local), start):
+        radius = np.rint(np.sqrt(first[row] ** 2 + inner)).astype(np.int64)
+        density = np.square(plane.real) + np.square(plane.imag)
+        weights = np.broadcast_to(density * twice, radius.shape)
+        planes[row] = np.bincount(radius.ravel(), weights.ravel(), minlength=shells)
+    # Exact: of every plane all ranks but one have zeros.
+    return np.asarray(grid.communicator.allreduce(planes, "sum").sum(axis=0))
