@@ -57,7 +57,7 @@ def test_the_same_bits_on_any_process_grid() -> None:
     for name, (shape, _) in CASES.items():
         alone = solved(name, comm=MPI.COMM_SELF)
         grids = process_grids(SIZE, len(shape["shape"]))
-        for ranks in grids[:3]:
+        for ranks in grids[: 3 if SIZE < 8 else 2]:
             assert solved(name, ranks=ranks) == alone, (name, ranks)
 
 
