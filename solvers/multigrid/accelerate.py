@@ -24,18 +24,25 @@ class ConjugateGradients:
     Parameters
     ----------
     discrete : Discrete
-    x, r : DistArray
-        The iterate and its residual; both are changed.
     reproducible : bool
+
+    Attributes
+    ----------
+    x, r : DistArray
+        The iterate and its residual.
     """
 
-    def __init__(
-        self, discrete: Discrete, x: da.DistArray, r: da.DistArray, *, reproducible: bool
-    ) -> None:
-        self.x, self.r = x, r
+    def __init__(self, discrete: Discrete, *, reproducible: bool) -> None:
         self._discrete, self._reproducible = discrete, reproducible
-        self._p, self._q = discrete.zeros(), discrete.zeros()
+        self.x, self.r, self._p, self._q = (discrete.zeros() for _ in range(4))
         self._previous = 0.0  # (p, q) of the step before
+
+    def begin(self, x: da.DistArray, r: da.DistArray) -> None:
+        """Begin at an iterate and its residual, which are copied. Collective."""
+        self.x[...], self.r[...] = x, r
+        self._p.fill(0.0)
+        self._q.fill(0.0)
+        self._previous = 0.0
 
     def step(self, z: da.DistArray) -> float:
         """One step, z being the preconditioned residual; |r| afterwards. Collective."""

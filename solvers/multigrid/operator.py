@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -143,15 +144,18 @@ class EllipticOperator:
         if self.homogeneous:
             out[...] = f
             return
+        links = self._discrete.links or ()
+        lift = kernels.lift(self._discrete.form)
+        lift(self._template, f, out, *self._lift_weights, *links, time=time)
+
+    @functools.cached_property
+    def _lift_weights(self) -> list[da.Profile]:
         discrete = self._discrete
-        names = ("lift_low", "lift_high")
-        weights = [
+        return [
             discrete.profile(axis, discrete.a * getattr(coupling, name))
-            for name in names
+            for name in ("lift_low", "lift_high")
             for axis, coupling in enumerate(discrete.couplings)
         ]
-        links = discrete.links or ()
-        kernels.lift(discrete.form)(self._template, f, out, *weights, *links, time=time)
 
     def _readable(self, u: da.DistArray) -> da.DistArray:
         """u, or its values in an array whose layers kernels can read."""

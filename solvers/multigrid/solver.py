@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,9 @@ class Multigrid:
         coefficient a varies or an axis is stretched.
     reproducible : bool
         The same bits on any number of ranks.
+    levels : int, optional
+        The most levels; as many as there are by default. The last one is solved directly, by a
+        dense matrix.
 
     Attributes
     ----------
@@ -186,17 +190,20 @@ class Multigrid:
     ) -> Solution:
         finest = self.levels[0]
         finest.compute_residual()
-        x, r = finest.discrete.zeros(), finest.discrete.zeros()
-        x[...], r[...] = finest.u, finest.r
-        iteration = ConjugateGradients(finest.discrete, x, r, reproducible=self._reproducible)
+        iteration = self._iteration
+        iteration.begin(finest.u, finest.r)
         while not history.done:
-            finest.f[...] = r
+            finest.f[...] = iteration.r
             finest.clear()
             self._cycle(0)
             history.add(iteration.step(finest.u))
             if callback is not None:
                 callback(history.cycles, history.residuals[-1])
-        return history.solution(self._result(x))
+        return history.solution(self._result(iteration.x))
+
+    @functools.cached_property
+    def _iteration(self) -> ConjugateGradients:
+        return ConjugateGradients(self.levels[0].discrete, reproducible=self._reproducible)
 
     def _result(self, u: da.DistArray) -> da.DistArray:
         """The array u with the operator's conditions, its mean removed where that is arbitrary."""
