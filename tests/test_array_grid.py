@@ -155,7 +155,8 @@ def test_coarsen() -> None:
     assert grid.coarsen((4, 1)).shape == (2, 5)
     assert (grid.relation(coarse), coarse.relation(grid), grid.relation(grid)) == (-1, 1, 0)
     assert grid.relation(coarse.coarsen()) is None
-    assert grid.relation(grid.coarsen((2, 1))) is None
+    assert grid.relation(grid.coarsen((2, 1))) == -1
+    assert grid.relation(grid.coarsen((4, 1))) is None
     assert grid.same_as(da.Grid((8, 5), bounds=[(0, 1), (0, 10)]))
     assert not grid.same_as(da.Grid((8, 5)))
 
