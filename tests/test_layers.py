@@ -40,7 +40,8 @@ LAYERS = {
     ),
     "package": ("__init__",),
     "programs": (
-        "cli", "bench", "bench_files", "doctor", "view", "panels", "pictures", "selftest", "testing", "__main__",
+        "cli", "bench", "bench_files", "doctor", "view", "panels", "pictures", "selftest",
+        "testing", "__main__",
     ),
 }  # fmt: skip
 LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) for name in names}
