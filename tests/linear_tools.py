@@ -61,8 +61,8 @@ def rough(*shape: int, seed: int = 1) -> np.ndarray:
 
 
 def difference_matrix(n: int, kind: str) -> Any:
-    """-d^2/dx^2 on n cells of unit width, walls half a cell outside: "dirichlet" ghosts are -u,
-    "neumann" ones u, "periodic" ones wrap.
+    """-d^2/dx^2 on n cells of unit width, sides half a cell outside: what lies beyond is
+    -u for "dirichlet", u for "neumann"; "periodic" wraps.
     """
     matrix = sparse.diags([2.0 * np.ones(n), -np.ones(n - 1), -np.ones(n - 1)], [0, 1, -1]).tolil()
     if kind == "periodic":
