@@ -4,8 +4,10 @@
 - `progress`       the line that says how far a run is
 - `state`          the configuration of a solver as plain values, and what differs in it
 - `series`         what a run writes while it goes on
+- `case`           a flow or problem with a name, as the command line runs it
 - `linear`         systems of equations by iteration: CG, pipelined CG, BiCGStab, Chebyshev
 - `multigrid`      elliptic equations by cycles over coarser grids
+- `fft_poisson`    Poisson and Helmholtz equations, solved directly
 - `poisson`        Poisson problems with exact solutions
 - `incompressible` Navier-Stokes of constant density: staggered grid, projection method
 - `__main__`       `python -m solvers list` and `python -m solvers CASE`
