@@ -8,8 +8,8 @@ stencil                                        kernels traced, analysed, run by 
 backends, comm                                 the device and the ranks, one protocol each
 block, topology, halo, boundary, redistribute  memory of a rank, kept fresh, filled and moved
 array, grid                                    the distributed array and the grid it lives on
-random, fft, linalg, points, kernels, io       what is done with arrays, and
-iterate                                        many times over
+random, fft, lines, linalg, points, kernels    what is done with arrays,
+iterate, io                                    many times over, and kept in files
 cli, view, testing                             programs, and helpers for tests
 
 Importing this package initialises neither MPI nor a device. `save`, `load`, `Snapshot` and
