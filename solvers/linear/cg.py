@@ -21,8 +21,10 @@ from solvers.linear.method import Method, positive, run
 from solvers.linear.solution import Solution
 from solvers.linear.system import Callback, Operator, Options, Preconditioner, System
 
-NOT_POSITIVE = "the operator is not positive definite; use bicgstab, or change the sign of both "
-NOT_POSITIVE += "sides if it is negative"
+NOT_POSITIVE = (
+    "the operator is not positive definite; use bicgstab, or change the sign of both sides if it "
+    "is negative"
+)
 BAD_PRECONDITIONER = "the preconditioner is not positive definite"
 
 
