@@ -126,7 +126,7 @@ class Forces(Part):
 
 
 def run_cylinder(options: Options) -> None:
-    """Run until the time, or until drag and lift stand still, then compare. Collective."""
+    """Run until the time (8 by default), save, draw and compare. Collective."""
     comparison, flow = solved(options)
     finish(flow, options.output / "cylinder")
     show(comparison, "No comparison: fewer than two periods, or another Reynolds number.")
@@ -135,8 +135,7 @@ def run_cylinder(options: Options) -> None:
 def solved(options: Options) -> tuple[Comparison | None, IncompressibleSolver]:
     """The comparison after a run, and the flow. Collective."""
     config = cylinder(options.cells, options.number)
-    shedding = options.number > SHEDDING
-    until = options.until or 8.0
+    until = 8.0 if options.until is None else options.until
     found: dict[str, Forces] = {}
 
     def prepare(flow: IncompressibleSolver) -> None:
