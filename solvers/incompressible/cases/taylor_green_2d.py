@@ -1,4 +1,4 @@
-"""Decaying vortices, exact in two dimensions; what both numbers of axes share."""
+"""Decaying vortices, exact in two dimensions; what two and three axes share."""
 
 from __future__ import annotations
 

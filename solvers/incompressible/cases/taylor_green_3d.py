@@ -53,5 +53,5 @@ CASE = Case(
     run_taylor_green_3d,
     number=1600.0,
 )
-#: The name under which both were known.
+#: Two or three axes under one name.
 ALIAS = Case("taylor-green", "decaying vortices in a periodic box", (64, 64), run_taylor_green)
