@@ -1,4 +1,4 @@
-"""The lid-driven cavity against published values (N1 to N4): run by `python -m pytest -m slow`."""
+"""The lid-driven cavity against published values: run by `python -m pytest -m slow`."""
 
 import numpy as np
 import pytest

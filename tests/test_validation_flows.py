@@ -1,4 +1,4 @@
-"""Vortices, a cylinder and natural convection against published values (N5 to N8, N11): run by
+"""Vortices, a cylinder and natural convection against published values: run by
 `python -m pytest -m slow`.
 """
 
