@@ -65,7 +65,7 @@ def orders(sizes, find):
 def test_poiseuille_is_the_parabola_and_a_constant(scheme, n):
     """Odd reflection at the walls adds exactly G h^2 / (8 nu), the maximum over n^2."""
     flow = channel(n, scheme, viscosity=1.0, force=(1.0, 0.0))
-    march(flow, 4.0, 400 if scheme == "ssp-rk3" else 200)
+    march(flow, 3.0, 300 if scheme == "ssp-rk3" else 150)
     y = centres(n)
     expected = 0.5 * y * (1.0 - y) + 0.125 / n**2
     np.testing.assert_allclose(profile(flow), expected, rtol=0, atol=1e-10)
@@ -73,7 +73,7 @@ def test_poiseuille_is_the_parabola_and_a_constant(scheme, n):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("faces", [None, stretched(9)])
+@pytest.mark.parametrize("faces", [None, stretched(9, strength=1.0)])
 def test_couette_is_linear(scheme, faces):
     flow = channel(
         9,
@@ -82,7 +82,7 @@ def test_couette_is_linear(scheme, faces):
         walls={"y+": (1.0, 0.0)},
         coordinates=None if faces is None else {"y": faces},
     )
-    march(flow, 4.0, 2000 if scheme == "ssp-rk3" and faces is not None else 500)
+    march(flow, 3.0, 700 if scheme == "ssp-rk3" else 200)
     y = centres(9) if faces is None else 0.5 * (faces[1:] + faces[:-1])
     np.testing.assert_allclose(profile(flow), y, rtol=0, atol=1e-12)
 
@@ -337,7 +337,12 @@ def driven(n, advection, scheme="ssp-rk3"):
 
 
 @pytest.mark.parametrize(
-    ("advection", "scheme"), [("central", "ssp-rk3"), ("weno", "ssp-rk3"), ("central", "ab2-cn")]
+    ("advection", "scheme"),
+    [
+        ("central", "ssp-rk3"),
+        pytest.param("weno", "ssp-rk3", marks=pytest.mark.slow),
+        ("central", "ab2-cn"),
+    ],
 )
 def test_a_driven_flow_on_a_stretched_grid_is_second_order(advection, scheme):
     found = orders((16, 32, 64), lambda n: driven(n, advection, scheme))
@@ -345,5 +350,5 @@ def test_a_driven_flow_on_a_stretched_grid_is_second_order(advection, scheme):
 
 
 def test_upwind_fluxes_are_first_order_only():
-    found = orders((16, 32, 64), lambda n: driven(n, "upwind"))
+    found = orders((16, 32), lambda n: driven(n, "upwind"))
     assert np.all(found[-1] < 1.5), found

@@ -241,7 +241,7 @@ def order(error, sizes, viscosity, advection="central"):
 
 
 ORDERS = [
-    (polynomial_cavity, (16, 32, 64), 0.05),
+    pytest.param(polynomial_cavity, (16, 32, 64), 0.05, marks=pytest.mark.slow),
     (decaying_vortices, (16, 32, 64), 0.05),
     (beltrami, (8, 16, 32), 0.05),
 ]

@@ -339,7 +339,7 @@ def test_the_stable_time_step_is_stable(advection, scheme):
         scheme=scheme,
         safety=1.0,
     )
-    flow.run(max_steps=300)
+    flow.run(max_steps=150)
     assert flow.residual < 1.0
     assert float(abs(flow.fields["u"]).max()) < 1.2
 

@@ -1,6 +1,6 @@
 """Incompressible flow in two and three dimensions.
 
-- `config`            what a flow is made of, frozen
+- `config`, `checks`  what a flow is made of, frozen, and what it may say
 - `metrics`           widths of cells; kernels for any number of axes
 - `advection`         fluxes of momentum
 - `kernels`           the stencils
@@ -11,7 +11,8 @@
 - `les`               eddy viscosity
 - `statistics`        means, rms, spectra, enstrophy, dissipation
 - `schemes`, `implicit`   the schemes in time
-- `pressure`          the Poisson equation
+- `transforms`, `modes`   what diagonalises the second difference on uniform and stretched axes
+- `pressure`          the Poisson equation, directly or by multigrid
 - `solver`            fields and the time step
 - `comparison`, `reference`, `reference_flows`   published values and the comparison with them
 - `plot`              pictures; needs matplotlib
