@@ -257,8 +257,9 @@ def _watched(
 
 def _wait(process: subprocess.Popen[bytes], output: Path, timeout: float) -> None:
     """Wait for the end of a job, as long as one test file or more passes in each `timeout`."""
-    count = -1
-    while count < (count := output.read_bytes().count(f": {PASSED}\n".encode())):
+    before = -1
+    while (count := output.read_bytes().count(f": {PASSED}\n".encode())) > before:
+        before = count
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout)
             return

@@ -79,7 +79,8 @@ class Jobs:
         """The result of the job that ran this file."""
         files = self._shared.get((path, n), (path,))
         if (files, n) not in self._results:
-            self._results[files, n] = run_test_files(files, n, limit)
+            longest = max(settings(file).get("TIMEOUT", TIMEOUT) for file in files)
+            self._results[files, n] = run_test_files(files, n, longest)
         result = self._results[files, n]
         return result if ran(result, path) else run_test_files([path], n, limit)
 
