@@ -46,16 +46,26 @@ def test_the_crc_of_the_standard() -> None:
     assert crc32(b"123456789") == 0xCBF43926
 
 
-@pytest.mark.parametrize("size", [1, 15, 16, 63, 64, 65, 127, 128, 200, 1000])
-def test_the_compiled_crc_is_that_of_zlib(size: int) -> None:
-    """Rows of every kind of length, of strided boxes too; zlib is the independent one."""
-    compiled = crc._compiled()
-    if compiled is None:
-        pytest.skip("no C compiler, or a processor that does not multiply polynomials")
-    values = np.random.default_rng(size).integers(0, 256, (5, 3, size + 9), np.uint8)
-    for part in (np.s_[:], np.s_[..., :size], np.s_[1:4, :, 3 : 3 + size], np.s_[2, 1:2, 5:]):
-        assert compiled(values[part]) == zlib.crc32(values[part].tobytes())
-    assert compiled(values[:0]) == 0
+@pytest.mark.parametrize("dtype", ["u1", "<f4", "<c16"])
+@pytest.mark.parametrize("piece", [1, 100, 1 << 18])
+def test_the_crc_of_a_box_is_that_of_zlib(
+    piece: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Boxes of every kind of stride, in pieces of every kind of length."""
+    monkeypatch.setattr(crc, "_PIECE", piece)
+    values = np.random.default_rng(piece).integers(0, 256, (5, 3, 37)).astype(dtype)
+    boxes = (np.s_[:], np.s_[..., :30], np.s_[1:4, :, 3:21], np.s_[2, 1:2, 5:], np.s_[1, 1, 1])
+    for part in (*(values[box] for box in boxes), values.T, values[..., ::-1], values[:, :0, 1:]):
+        assert crc.of_values(np.asarray(part)) == zlib.crc32(part.tobytes())
+
+
+def test_the_crc_of_the_extra_is_that_of_zlib() -> None:
+    fast = pytest.importorskip("isal.isal_zlib", reason="no package isal (extra files)").crc32
+    assert crc.crc32 is fast
+    octets = np.random.default_rng(5).bytes(1000)
+    for size in (0, 1, 15, 16, 63, 64, 65, 127, 128, 200, 1000):
+        assert fast(octets[:size]) == zlib.crc32(octets[:size]) == crc32(octets[:size])
+        assert fast(octets[size:], fast(octets[:size])) == zlib.crc32(octets)
 
 
 @given(st.lists(st.integers(0, 4), max_size=4), st.integers(1, 9))

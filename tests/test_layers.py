@@ -50,6 +50,7 @@ LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) 
 HOMES = {
     "mpi4py": ("distarray/comm/mpi.py",),
     "h5py": ("distarray/io/hdf5.py",),
+    "isal": ("distarray/io/crc.py",),
     "cupy": ("distarray/backends/cuda.py",),
     "scipy": ("distarray/fft.py",),
     "matplotlib": ("distarray/pictures.py", "solvers/incompressible/plot.py"),

@@ -11,10 +11,8 @@ arrays nor the digest itself; it covers the tables.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -65,7 +63,6 @@ class Checksums:
         self._tile = array.tile
         self._itemsize = np.dtype(array.dtype).itemsize
         self._scratch = scratch
-        self._crc = crc.function_for(array.nbytes)
         self.table = np.zeros(tile_counts(array.shape, array.tile), np.uint32)
 
     def add(self, box: Box, values: Values) -> None:
@@ -74,7 +71,7 @@ class Checksums:
             whole = tile_box(index, self._shape, self._tile)
             part = whole.intersection(box)
             tile = self._tile_of(whole, part, values[part.slices(box.start)])
-            self.table[index] ^= np.uint32(self._crc(tile) ^ _of_zeros(tile.nbytes))
+            self.table[index] ^= np.uint32(crc.of_values(tile) ^ crc.of_zeros(tile.nbytes))
 
     def _tile_of(self, whole: Box, part: Box, inside: Values) -> Values:
         """A tile that is zero but for the values of a part of it."""
@@ -88,18 +85,8 @@ class Checksums:
     def finished(self, combined: Values) -> Values:
         """The checksums of whole tiles, from the combined tables of all ranks. Local."""
         sizes, which = np.unique(tile_sizes(self._shape, self._tile), return_inverse=True)
-        zeros = np.array([_of_zeros(int(n) * self._itemsize) for n in sizes], np.uint32)
+        zeros = np.array([crc.of_zeros(int(n) * self._itemsize) for n in sizes], np.uint32)
         return combined.astype(np.uint32) ^ zeros[which].reshape(combined.shape)
-
-
-@functools.lru_cache(maxsize=256)
-def _of_zeros(count: int) -> int:
-    """The checksum of this many zero bytes."""
-    value, block = 0, bytes(min(count, _READ))
-    while count > 0:
-        value = zlib.crc32(block[: min(count, _READ)], value)
-        count -= _READ
-    return value
 
 
 def combined(tables: Sequence[Values]) -> Values:
