@@ -11,7 +11,6 @@
 - `les`               eddy viscosity
 - `statistics`        means, rms, spectra, enstrophy, dissipation
 - `schemes`, `implicit`   the schemes in time
-- `transforms`, `modes`   what diagonalises the second difference on uniform and stretched axes
 - `pressure`          the Poisson equation, directly or by multigrid
 - `solver`            fields and the time step
 - `comparison`, `reference`, `reference_flows`   published values and the comparison with them
