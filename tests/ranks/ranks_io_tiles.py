@@ -28,6 +28,7 @@ from tests.ranks.ranks_io import OPTIONS, SHAPE, check, counts, error, fields, n
 
 RANKS = (1, 2, 3, 4, 8)
 TIMEOUT = 240
+ALONE = True  # it measures the memory of the process
 
 world = MPI.COMM_WORLD
 
