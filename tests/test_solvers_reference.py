@@ -207,6 +207,7 @@ def test_list_names_all_cases(capsys):
         "channel",
         "cylinder",
         "natural_convection",
+        "poisson",
     ]
 
 

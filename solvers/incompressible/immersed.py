@@ -191,7 +191,7 @@ class ImmersedBoundary(Part):
                 u, self._distance[axis], self._wall[axis], self._scratch[axis],
                 axis=axis, moving=self._moving,
             )  # fmt: skip
-            kernels.copy(self._scratch[axis], u)
+            kernels.copy(self._scratch[axis], self.open[axis], self._owner[axis], u)
 
     def close(self, velocity: Sequence[da.DistArray]) -> None:
         """Take out what flows out of each body, in place. Collective."""

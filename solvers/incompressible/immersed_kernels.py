@@ -76,9 +76,10 @@ def mark_steps(active: Symbol, opening: Symbol, out: Symbol, *, axis: int) -> No
 
 
 @da.stencil
-def copy(source: Symbol, u: Symbol) -> None:
-    """`u = source`."""
-    u[...] = source[...]
+def copy(source: Symbol, opening: Symbol, owner: Symbol, u: Symbol) -> None:
+    """`u = source` on points that a body covers; not at the ends of the box."""
+    covered = (opening[...] == 0.0) & (owner[...] >= 0.0)
+    u[...] = da.where(covered, source[...], u[...])
 
 
 @da.stencil
