@@ -39,11 +39,20 @@ if TYPE_CHECKING:
 __all__ = ["dctn", "dstn", "fftn", "idctn", "idstn", "ifftn", "irfftn", "rfftn"]
 
 Axes = int | str | Sequence[int | str] | None
+Ranks = Sequence[int] | None
 
 _NORMS = (None, "backward", "ortho", "forward")
 
 
-def fftn(u: DistArray, *, axes: Axes = None, norm: str | None = None, **place: Any) -> DistArray:
+def fftn(
+    u: DistArray,
+    *,
+    axes: Axes = None,
+    norm: str | None = None,
+    ranks: Ranks = None,
+    like: DistArray | Grid | None = None,
+    out: DistArray | None = None,
+) -> DistArray:
     """The discrete Fourier transform of real or complex values, as `scipy.fft.fftn`. Collective.
 
     Parameters
@@ -85,18 +94,34 @@ def fftn(u: DistArray, *, axes: Axes = None, norm: str | None = None, **place: A
     axes, norm = _checked(u, axes, norm, "fftn")
     kind = _complex_type(u)
     steps = [_Transform("fft", axis, u.layout.points[axis], kind, norm) for axis in axes[::-1]]
-    return _transformed("fftn", u, steps, **place)
+    return _transformed("fftn", u, steps, _Place(ranks, like, out))
 
 
-def ifftn(u: DistArray, *, axes: Axes = None, norm: str | None = None, **place: Any) -> DistArray:
+def ifftn(
+    u: DistArray,
+    *,
+    axes: Axes = None,
+    norm: str | None = None,
+    ranks: Ranks = None,
+    like: DistArray | Grid | None = None,
+    out: DistArray | None = None,
+) -> DistArray:
     """The inverse of `fftn`, with its parameters, result and errors. Collective."""
     axes, norm = _checked(u, axes, norm, "ifftn")
     kind = _complex_type(u)
     steps = [_Transform("ifft", axis, u.layout.points[axis], kind, norm) for axis in axes]
-    return _transformed("ifftn", u, steps, **place)
+    return _transformed("ifftn", u, steps, _Place(ranks, like, out))
 
 
-def rfftn(u: DistArray, *, axes: Axes = None, norm: str | None = None, **place: Any) -> DistArray:
+def rfftn(
+    u: DistArray,
+    *,
+    axes: Axes = None,
+    norm: str | None = None,
+    ranks: Ranks = None,
+    like: DistArray | Grid | None = None,
+    out: DistArray | None = None,
+) -> DistArray:
     """The Fourier transform of real values without the half that follows by symmetry, as
     `scipy.fft.rfftn`. Collective.
 
@@ -113,7 +138,7 @@ def rfftn(u: DistArray, *, axes: Axes = None, norm: str | None = None, **place: 
     kind, points, last = _complex_type(u), u.layout.points, axes[-1]
     steps = [_Transform("rfft", last, points[last] // 2 + 1, kind, norm)]
     steps += [_Transform("fft", axis, points[axis], kind, norm) for axis in axes[-2::-1]]
-    return _transformed("rfftn", u, steps, **place)
+    return _transformed("rfftn", u, steps, _Place(ranks, like, out))
 
 
 def irfftn(
@@ -122,7 +147,9 @@ def irfftn(
     axes: Axes = None,
     length: int | None = None,
     norm: str | None = None,
-    **place: Any,
+    ranks: Ranks = None,
+    like: DistArray | Grid | None = None,
+    out: DistArray | None = None,
 ) -> DistArray:
     """The inverse of `rfftn`. Collective.
 
@@ -131,8 +158,8 @@ def irfftn(
     Parameters
     ----------
     length : int, optional
-        Elements of the result along the last of `axes`: 2 (n - 1) or 2 (n - 1) + 1, of which the
-        first is the default, where `u` has n.
+        Elements of the result along the last of `axes`, where `u` has n: 2 (n - 1), which is the
+        default, or 2 (n - 1) + 1, which is the only one for n = 1.
 
     Returns
     -------
@@ -145,11 +172,18 @@ def irfftn(
     kind = _complex_type(u)
     steps = [_Transform("ifft", axis, points[axis], kind, norm) for axis in axes[:-1]]
     steps += [_Transform("irfft", last, length, np.empty(0, kind).real.dtype, norm)]
-    return _transformed("irfftn", u, steps, **place)
+    return _transformed("irfftn", u, steps, _Place(ranks, like, out))
 
 
 def dctn(
-    u: DistArray, *, type: int = 2, axes: Axes = None, norm: str | None = None, **place: Any
+    u: DistArray,
+    *,
+    type: int = 2,
+    axes: Axes = None,
+    norm: str | None = None,
+    ranks: Ranks = None,
+    like: DistArray | Grid | None = None,
+    out: DistArray | None = None,
 ) -> DistArray:
     """The cosine transform of type 1, 2, 3 or 4, as `scipy.fft.dctn`. Collective.
 
@@ -162,34 +196,59 @@ def dctn(
     DistArray
         Of the element type of `u`; float64 for integers.
     """
+    place = _Place(ranks, like, out)
     return _trigonometric("dct", u, type, place, axes=axes, norm=norm)
 
 
 def idctn(
-    u: DistArray, *, type: int = 2, axes: Axes = None, norm: str | None = None, **place: Any
+    u: DistArray,
+    *,
+    type: int = 2,
+    axes: Axes = None,
+    norm: str | None = None,
+    ranks: Ranks = None,
+    like: DistArray | Grid | None = None,
+    out: DistArray | None = None,
 ) -> DistArray:
     """The inverse of `dctn` of the same type; parameters, result and errors are its. Collective."""
+    place = _Place(ranks, like, out)
     return _trigonometric("idct", u, type, place, axes=axes, norm=norm)
 
 
 def dstn(
-    u: DistArray, *, type: int = 2, axes: Axes = None, norm: str | None = None, **place: Any
+    u: DistArray,
+    *,
+    type: int = 2,
+    axes: Axes = None,
+    norm: str | None = None,
+    ranks: Ranks = None,
+    like: DistArray | Grid | None = None,
+    out: DistArray | None = None,
 ) -> DistArray:
     """The sine transform of type 1, 2, 3 or 4, as `scipy.fft.dstn`; parameters, result and errors
     as of `dctn`. Collective.
     """
+    place = _Place(ranks, like, out)
     return _trigonometric("dst", u, type, place, axes=axes, norm=norm)
 
 
 def idstn(
-    u: DistArray, *, type: int = 2, axes: Axes = None, norm: str | None = None, **place: Any
+    u: DistArray,
+    *,
+    type: int = 2,
+    axes: Axes = None,
+    norm: str | None = None,
+    ranks: Ranks = None,
+    like: DistArray | Grid | None = None,
+    out: DistArray | None = None,
 ) -> DistArray:
     """The inverse of `dstn` of the same type; parameters, result and errors are its. Collective."""
+    place = _Place(ranks, like, out)
     return _trigonometric("idst", u, type, place, axes=axes, norm=norm)
 
 
 def _trigonometric(
-    name: str, u: DistArray, type: Any, place: dict[str, Any], *, axes: Axes, norm: str | None
+    name: str, u: DistArray, type: Any, place: _Place, *, axes: Axes, norm: str | None
 ) -> DistArray:
     caller = f"{name}n"
     axes, norm = _checked(u, axes, norm, caller)
@@ -204,7 +263,7 @@ def _trigonometric(
     order = axes if name.startswith("i") else axes[::-1]
     kind = u.dtype if u.dtype.kind in "fc" else np.dtype(float)
     steps = [_Transform(name, axis, points[axis], kind, norm, int(type)) for axis in order]
-    return _transformed(caller, u, steps, **place)
+    return _transformed(caller, u, steps, place)
 
 
 @dataclass(frozen=True)
@@ -269,7 +328,7 @@ def _grid_axis(u: DistArray, axis: Any, caller: str) -> int:
         return u.grid.axis_number(axis)
     depth = len(u.components)
     try:
-        number = operator.index(axis)
+        number = u.ndim if isinstance(axis, bool) else operator.index(axis)
     except TypeError:
         number = u.ndim
     if not -u.ndim <= number < u.ndim or number % u.ndim < depth:
@@ -281,17 +340,14 @@ def _grid_axis(u: DistArray, axis: Any, caller: str) -> int:
 
 
 def _checked_length(u: DistArray, length: int | None, points: int) -> int:
+    lengths = [n for n in (2 * points - 2, 2 * points - 1) if n]
     if length is None:
-        length = 2 * (points - 1)
-    if (
-        isinstance(length, bool)
-        or not isinstance(length, int | np.integer)
-        or length < 1
-        or (length // 2 + 1 != points)
-    ):
+        return lengths[0]
+    whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
+    if not whole or length not in lengths:
         raise ArrayError(
-            f"irfftn of {points} elements gives {2 * points - 2} or {2 * points - 1}, at least 1, "
-            f"got length={shown(length)} for {u!r}; use one of these."
+            f"irfftn of {points} elements gives {' or '.join(map(str, lengths))}, got "
+            f"length={shown(length)} for {u!r}; use {lengths[0]}."
         )
     return int(length)
 
@@ -300,36 +356,33 @@ def _complex_type(u: DistArray) -> np.dtype[Any]:
     return np.dtype(np.complex64 if u.dtype in (np.float32, np.complex64) else np.complex128)
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where the caller wants the result: at most one of these."""
+
+    ranks: Ranks
+    like: DistArray | Grid | None
+    out: DistArray | None
+
+
 def _transformed(
-    caller: str,
-    u: DistArray,
-    steps: Sequence[_Transform],
-    *,
-    ranks: Sequence[int] | None = None,
-    like: DistArray | Grid | None = None,
-    out: DistArray | None = None,
+    caller: str, u: DistArray, steps: Sequence[_Transform], place: _Place
 ) -> DistArray:
     """Carry the transforms out. Collective."""
-    if sum(choice is not None for choice in (ranks, like, out)) > 1:
+    if sum(choice is not None for choice in (place.ranks, place.like, place.out)) > 1:
         raise ArrayError(
             f"{caller} takes one of ranks=, like= and out=, got several; leave the others out."
         )
     if u.dtype.kind not in "fc":
         u = u.astype(float)
-    return carry_out(steps, u, _target(caller, u, steps, ranks=ranks, like=like, out=out))
+    return carry_out(steps, u, _target(caller, u, steps, place))
 
 
 def _target(
-    caller: str,
-    u: DistArray,
-    steps: Sequence[_Transform],
-    *,
-    ranks: Sequence[int] | None,
-    like: DistArray | Grid | None,
-    out: DistArray | None,
+    caller: str, u: DistArray, steps: Sequence[_Transform], place: _Place
 ) -> DistArray | None:
     """The array for the result where the caller chooses it."""
-    points = list(u.layout.points)
+    points, out = list(u.layout.points), place.out
     for step in steps:
         points[step.axis] = step.length
     layout = Layout(
@@ -339,12 +392,12 @@ def _target(
         u.components,
         steps[-1].dtype,
     )
-    if ranks is not None:
-        chosen = fewer_ranks(tuple(points), u.communicator.size, ranks, halo=0)
+    if place.ranks is not None:
+        chosen = fewer_ranks(tuple(points), u.communicator.size, place.ranks, halo=0)
         layout = replace(layout, decomposition=Decomposition(points, chosen))
         return u._place(layout, u.topology.divided(layout.decomposition))
-    if like is not None:
-        return placed_like(u, like, layout)
+    if place.like is not None:
+        return placed_like(u, place.like, layout, caller)
     if out is None:
         return None
     require_array(out, caller)

@@ -18,14 +18,15 @@ from distarray.errors import ArrayError, shown
 from distarray.layout import Layout
 from distarray.pencils import LinePlan, Lines, LineWork, passes_of
 from distarray.placement import axis_number
-from distarray.redistribute import KeptRedistributions
+from distarray.redistribute import KeptPlans
 from distarray.regions import Box
 
-#: Plans kept to be run again, of each communicator: how many, and how many bytes of buffers.
-_MOST_KEPT, _MOST_BYTES = 8, 1 << 32
-_kept: weakref.WeakKeyDictionary[Communicator, KeptRedistributions[LinePlan]] = (
-    weakref.WeakKeyDictionary()
-)
+#: Plans kept to be run again, of each communicator: how many, and how many bytes of buffers on a
+#: rank. That is more than redistributions may keep: a plan has buffers of a block's size for each
+#: time that values travel, in a solution there and back, and a loop over time that solves in each
+#: step should not make them anew. 1 GiB is for blocks of 256^3 numbers that travel four times.
+_MOST_KEPT, _MOST_BYTES = 8, 1 << 30
+_kept: weakref.WeakKeyDictionary[Communicator, KeptPlans[LinePlan]] = weakref.WeakKeyDictionary()
 
 #: A function of a block and of the indices where it lies.
 LineFunction = Callable[[HostArray, tuple[slice, ...]], Any]
@@ -45,7 +46,7 @@ def carry_out(works: Sequence[LineWork], array: DistArray, result: DistArray | N
     communicator = array.communicator
     kept = _kept.get(communicator)
     if kept is None:
-        kept = _kept[communicator] = KeptRedistributions(_MOST_KEPT, _MOST_BYTES)
+        kept = _kept[communicator] = KeptPlans(_MOST_KEPT, _MOST_BYTES)
     given, wanted = array.layout, None if result is None else result.layout
     plan = kept.get(
         (given, wanted, *((work.axis, work.length, work.dtype) for work in works)),

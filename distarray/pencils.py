@@ -141,7 +141,8 @@ def passes_of(
 ) -> list[Pass]:
     """The passes that carry out works in their order, on at most `size` ranks. Pure.
 
-    The last one ends in the placement that `target` has, or in one without halo if it is None.
+    The last one ends in the layout `target`; if it is None, in one of no grid: cut evenly, without
+    halo, not staggered, not periodic.
     """
     passes, group = [], []  # type: list[Pass], list[LineWork]
     before = after = source
@@ -156,9 +157,10 @@ def passes_of(
             after = before
         group.append(work)
         after = _changed(after, work)
-    passes.append(Pass(tuple(group), before, after))
     end = _plain(after, after.decomposition.ranks) if target is None else target
-    if not _lie_alike(after, end):
+    alike = _lie_alike(after, end)
+    passes.append(Pass(tuple(group), before, end if alike else after))
+    if not alike:
         passes.append(Pass((), end, end))
     return passes
 

@@ -19,7 +19,7 @@ from distarray.decomposition import Decomposition, largest_factorisations
 from distarray.elementwise import require_array, require_same_device, same_placement
 from distarray.errors import ArrayError, shown
 from distarray.layout import Layout
-from distarray.redistribute import ComponentIndex, KeptRedistributions, Redistribution
+from distarray.redistribute import ComponentIndex, KeptPlans, Redistribution
 from distarray.topology import Topology
 from distarray.transfer import Selection
 from distarray.transports.choice import place
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _TYPES = list(map(np.dtype, (np.bool_, *"bhilBHIL", np.float32, np.float64, "c8", "c16")))
 
 #: What each communicator has moved before, to be moved again without planning.
-_kept: weakref.WeakKeyDictionary[Communicator, KeptRedistributions[Redistribution]] = (
+_kept: weakref.WeakKeyDictionary[Communicator, KeptPlans[Redistribution]] = (
     weakref.WeakKeyDictionary()
 )
 
@@ -93,7 +93,7 @@ def move(
     taking = (*target.component_prefix, *target_component)
     kept = _kept.get(communicator)
     if kept is None:
-        kept = _kept[communicator] = KeptRedistributions()
+        kept = _kept[communicator] = KeptPlans()
     kept.get(
         (given, _hashable(giving), taken, _hashable(taking), selection),
         lambda: Redistribution(
@@ -112,13 +112,15 @@ def _hashable(component: ComponentIndex) -> tuple[Any, ...]:
     return tuple((c.start, c.stop, c.step) if isinstance(c, slice) else c for c in component)
 
 
-def placed_like(array: DistArray, like: DistArray | Grid, given: Layout) -> DistArray:
+def placed_like(
+    array: DistArray, like: DistArray | Grid, given: Layout, caller: str = "redistribute"
+) -> DistArray:
     """A new array for the points, components and element type of a layout, placed as `like` is, on
     the device of `array`. Collective.
     """
     if not (is_array(like) or is_grid(like)):
         raise ArrayError(
-            f"redistribute(like={shown(like)}) is neither array nor grid; pass one of these."
+            f"{caller}(like={shown(like)}) is neither array nor grid; pass one of these."
         )
     grid: Any = like.grid if is_array(like) else like
     require_same_device(array, like)
@@ -316,7 +318,8 @@ def axis_number(array: DistArray, axis: int | str) -> int:
     """The number of an axis of an array, components counted. Local."""
     if isinstance(axis, str) and array.grid is not None:
         return len(array.components) + array.grid.axis_number(axis)
-    if isinstance(axis, int | np.integer) and -array.ndim <= axis < array.ndim:
+    whole = isinstance(axis, int | np.integer) and not isinstance(axis, bool)
+    if whole and -array.ndim <= int(axis) < array.ndim:
         return int(axis) % array.ndim
     raise ArrayError(
         f"axis={shown(axis)} is none of the {array.ndim} axes of {array!r}; use 0 to "

@@ -182,8 +182,9 @@ class WithBuffers(Protocol):
 Kept = TypeVar("Kept", bound=WithBuffers)
 
 
-class KeptRedistributions(Generic[Kept]):
-    """Redistributions kept to be run again; those not asked for the longest go first. Local.
+class KeptPlans(Generic[Kept]):
+    """Plans kept to be run again with their buffers; those not asked for the longest go first.
+    Local.
 
     What one rank drops another may keep: messages pair by their order alone.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 
 import numpy as np
 import pytest
@@ -106,6 +107,7 @@ def test_names_of_axes():
 REFUSED = [
     ("fftn(u, axes=2)", "fftn has no axis 2 to transform in U; use 0 to 1."),
     ("fftn(u, axes=1.0)", "fftn has no axis 1.0 to transform in U; use 0 to 1."),
+    ("fftn(u, axes=True)", "fftn has no axis True to transform in U; use 0 to 1."),
     ("fftn(u, axes='x')", "fftn has no axis 'x' to transform in U; use 0 to 1."),
     ("fftn(pair, axes=0)", "fftn has no axis 0 to transform in PAIR; use 1 to 2."),
     ("fftn(pair, axes=-3)", "fftn has no axis -3 to transform in PAIR; use 1 to 2."),
@@ -123,9 +125,9 @@ REFUSED = [
     ("idctn(thin, type=1)", "idctn of type 1 needs at least 2 elements along each axis, got THIN"),
     (
         "irfftn(phasor, length=5)",
-        "irfftn of 4 elements gives 6 or 7, at least 1, got length=5 for PHASOR; use one of these.",
+        "irfftn of 4 elements gives 6 or 7, got length=5 for PHASOR; use 6.",
     ),
-    ("irfftn(thin)", "irfftn of 1 elements gives 0 or 1, at least 1, got length=0 for THIN"),
+    ("irfftn(thin, length=0)", "irfftn of 1 elements gives 1, got length=0 for THIN; use 1."),
     (
         "fftn(u, ranks=(1, 1), like=u)",
         "fftn takes one of ranks=, like= and out=, got several; leave the others out.",
@@ -137,7 +139,8 @@ REFUSED = [
     ),
     ("fftn(np.zeros(3))", "fftn takes distributed arrays, got an array of float64"),
     ("dctn(u, out=np.zeros((6, 4)))", "dctn takes distributed arrays, got an array of float64"),
-    ("fftn(u, like=3)", "redistribute(like=3) is neither array nor grid; pass one of these."),
+    ("fftn(u, like=3)", "fftn(like=3) is neither array nor grid; pass one of these."),
+    ("idstn(u, like=3)", "idstn(like=3) is neither array nor grid; pass one of these."),
 ]
 
 
@@ -155,6 +158,47 @@ def test_refused(call, text):
     with pytest.raises(da.ArrayError) as raised:
         eval(f"da.fft.{call}", {"da": da, "np": np, **names})
     assert text in str(raised.value)
+
+
+@pytest.mark.parametrize("name", da.fft.__all__)
+def test_placements_are_named_in_the_signature(name):
+    function = getattr(da.fft, name)
+    assert {"ranks", "like", "out"} <= set(inspect.signature(function).parameters)
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'foo'"):
+        function(da.zeros((6, 4)), foo=3)
+
+
+def test_the_half_of_one_value_is_one_value():
+    u = da.asarray(np.array([[3.0], [5.0]]))
+    back = da.fft.irfftn(da.fft.rfftn(u, axes=1), axes=1)
+    np.testing.assert_array_equal(back.gather(), u.gather())
+
+
+def test_axes_of_map_lines_and_map_along_are_numbers():
+    u = da.zeros((6, 4))
+    for call in (
+        lambda: da.map_lines(u, [(True, lambda block, where: block)]),
+        lambda: da.map_along(u, True, lambda block: block),
+    ):
+        with pytest.raises(da.ArrayError, match="axis=True is none of the 2 axes"):
+            call()
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("location", [None, "x", "y", "xy"])
+def test_results_lie_on_no_grid(periodic, location):
+    """Also where all axes that are transformed are whole from the start."""
+    grid = da.Grid((6, 5), halo=2, periodic=periodic)
+    u = grid.zeros(location=location)
+    results = [
+        da.fft.fftn(u, axes=1),
+        da.fft.irfftn(da.fft.rfftn(u), length=u.shape[1]),
+        da.map_lines(u, [(1, lambda block, where: block)]),
+    ]
+    for result in results:
+        assert (result.grid, result.location, result.halo) == (None, None, (0, 0))
+        assert result.shape == u.shape
+        assert result.layout.staggered == result.decomposition.periodic == (False, False)
 
 
 def test_without_scipy_the_extra_is_named(monkeypatch):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from distarray.decomposition import Decomposition
 from distarray.errors import ArrayError
 from distarray.layout import Layout
-from distarray.redistribute import KeptRedistributions
+from distarray.redistribute import KeptPlans
 from distarray.transfer import Selection, Stride, TransferPlan
 
 
@@ -154,7 +154,7 @@ class Sized:
 
 
 def test_kept_redistributions_are_bounded_by_number_and_bytes() -> None:
-    kept = KeptRedistributions(most=3, most_bytes=100)
+    kept = KeptPlans(most=3, most_bytes=100)
     first = kept.get("first", lambda: Sized(40))
     kept.get("second", lambda: Sized(40))
     assert kept.get("first", lambda: Sized(0)) is first

@@ -13,6 +13,7 @@ from mpi4py import MPI
 import distarray as da
 from tests.ranks.common import SIZE, process_grids, refused
 
+RANKS = (1, 2, 3, 8)
 TIMEOUT = 120
 
 #: Odd numbers of lines, and axes shorter than the number of ranks.
@@ -125,6 +126,22 @@ def test_fields_on_faces_and_with_halos():
             back = da.fft.idctn(found, type=1, like=u)
             assert (back.grid, back.location, back.ranks) == (grid, location, ranks)
             np.testing.assert_allclose(back.gather(), host, rtol=0, atol=1e-13)
+
+
+def test_results_lie_on_no_grid_whatever_axes_are_whole():
+    for ranks in process_grids(2, (9, 10)):
+        for periodic in (False, True):
+            grid = da.Grid((9, 10), ranks=ranks, halo=1, periodic=periodic)
+            for location in (None, "x", "xy"):
+                u = grid.zeros(location=location)
+                for axis in (0, 1):
+                    for found in (
+                        da.fft.fftn(u, axes=axis),
+                        da.map_lines(u, [(axis, lambda block, where: block)]),
+                    ):
+                        assert (found.grid, found.location, found.halo) == (None, None, (0, 0))
+                        assert found.layout.staggered == (False, False)
+                        assert found.decomposition.periodic == (False, False)
 
 
 def test_the_result_lies_where_it_is_wanted():
