@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 import distarray as da
 from solvers.fft_poisson.modes import Modes
-from solvers.fft_poisson.transforms import BY_ENDS, Array, Hartley, Lines
+from solvers.fft_poisson.transforms import BY_ENDS, Array, Hartley, LineMap
 from solvers.fft_poisson.tridiagonal import StretchedAxis
-from solvers.linear import Solution
+from solvers.linear import Solution, inputs
 from solvers.multigrid import EllipticOperator
 from solvers.multigrid.discrete import mean_of
 
@@ -69,26 +69,23 @@ class FFTPoisson:
         if isinstance(c, da.DistArray):
             raise da.SolverError("c must be a number, got an array; use solvers.multigrid.")
         self.operator = EllipticOperator(grid, c=c, boundary=boundary)
-        self._c, self._scale = float(c), 1.0
+        self._c = float(c)
         self._last = 0  # the axis along which all modes of the others are solved
         self._stretched: StretchedAxis | None = None
-        self._transforms: dict[int, Lines] = {}
+        self._transforms: dict[int, LineMap] = {}
         self._values: dict[int, Array] = {}
         for axis in range(grid.ndim):
             self._prepare(axis)
+        self._solve_last: Callable[..., Array] = (
+            self._solve_modes
+            if self._stretched is None
+            else functools.partial(self._solve_lines, self._stretched)
+        )
         others = [axis for axis in range(grid.ndim) if axis != self._last]
-        solve = self._solve_modes if self._stretched is None else self._solve_lines
-        self._steps: list[tuple[int | str, Any]] = [
-            *(
-                (axis, functools.partial(_along, axis, self._transforms[axis].forward))
-                for axis in reversed(others)
-            ),
-            (self._last, solve),
-            *(
-                (axis, functools.partial(_along, axis, self._transforms[axis].backward))
-                for axis in others
-            ),
-        ]
+        self._forward, self._backward = (
+            [(a, functools.partial(_along, a, getattr(self._transforms[a], way))) for a in order]
+            for way, order in (("forward", others[::-1]), ("backward", others))
+        )
 
     @property
     def singular(self) -> bool:
@@ -112,7 +109,7 @@ class FFTPoisson:
         x0 : DistArray, optional
             Not needed here; iterative solvers start from it.
         rtol : float
-            The residual relative to |b| that counts as converged.
+            The residual relative to |b| that counts as converged, above 0 and below 1.
         time : float
             At which functions of conditions are evaluated.
 
@@ -124,21 +121,21 @@ class FFTPoisson:
         Raises
         ------
         SolverError
-            A right-hand side that does not fit the grid, is not finite, or has a mean where the
-            operator is singular.
+            rtol out of range; a right-hand side that does not fit the grid, is not finite, or has a
+            mean where the operator is singular; a first guess that does not fit.
         """
+        limits = inputs.Tolerances(rtol=rtol)
         operator = self.operator
         self._require_right_hand_side(rhs)
+        inputs.require_guess(x0, rhs)
         b = operator.zeros()
         operator.rhs(rhs, b, time=time)
         size = float(da.norm(b, reproducible=True))
-        if not np.isfinite(size):
-            raise da.SolverError(
-                "The right-hand side has values that are not finite; look for them with "
-                "abs(rhs).max()."
-            )
+        inputs.require_finite(size)
         if operator.singular:
-            self._require_compatible(b, size, rtol)
+            mean = mean_of(operator.discrete, b, reproducible=True)
+            rounding = float(np.finfo(b.dtype).eps)
+            inputs.require_mean_zero(mean, b.size, inputs.least_mean(limits, rounding, size))
         x = operator.solution()
         self.solve_into(b, x)
         residual = operator.zeros()
@@ -161,8 +158,8 @@ class FFTPoisson:
         Where the operator is singular the mean of `rhs` is dropped, and that of the solution is
         zero. `out` may be `rhs`; both are float64 in the cells of the grid.
         """
-        self._scale = scale
-        da.map_lines(rhs, self._steps, out=out)
+        solve = functools.partial(self._solve_last, scale=scale)
+        da.map_lines(rhs, [*self._forward, (self._last, solve), *self._backward], out=out)
 
     def _prepare(self, axis: int) -> None:
         """Find out how lines along an axis are solved."""
@@ -180,25 +177,25 @@ class FFTPoisson:
             modes = Modes(StretchedAxis(found.widths, ends))
             self._transforms[axis], self._values[axis] = modes, modes.values
 
-    def _solve_modes(self, block: Array, where: tuple[slice, ...]) -> Array:
-        """Transform lines along the last axis left, divide by the numbers of their modes, and
-        transform back.
+    def _solve_modes(self, block: Array, where: tuple[slice, ...], *, scale: float) -> Array:
+        """Transform lines along the last axis left, divide by the numbers of their modes (`scale`
+        times the inverse), and transform back.
         """
         transform = self._transforms[self._last]
         total = self._shift(where) + self._spread(self._last, where)
         with np.errstate(divide="ignore"):
-            inverse = np.where(total == 0.0, 0.0, self._scale / total)
+            inverse = np.where(total == 0.0, 0.0, scale / total)
         modes = transform.forward(block.swapaxes(self._last, -1))
         return transform.backward(modes * inverse.swapaxes(self._last, -1)).swapaxes(self._last, -1)
 
-    def _solve_lines(self, block: Array, where: tuple[slice, ...]) -> Array:
-        """Solve along the stretched axis for each mode of the others."""
-        axis, stretched = self._last, self._stretched
-        if stretched is None:
-            return block
+    def _solve_lines(
+        self, stretched: StretchedAxis, block: Array, where: tuple[slice, ...], *, scale: float
+    ) -> Array:
+        """Solve along the stretched axis for each mode of the others; `scale` times the result."""
+        axis = self._last
         shift = np.broadcast_to(np.moveaxis(self._shift(where), axis, 0)[0], _without(block, axis))
         lines = np.ascontiguousarray(np.moveaxis(block, axis, 0))
-        return np.moveaxis(self._scale * stretched.solve(lines, shift), 0, axis)
+        return np.moveaxis(scale * stretched.solve(lines, shift), 0, axis)
 
     def _shift(self, where: tuple[slice, ...]) -> Array:
         """Sum of c and the numbers of the modes of all axes but the last one solved along."""
@@ -220,15 +217,6 @@ class FFTPoisson:
             raise da.SolverError(
                 f"The right-hand side {rhs!r} must be float64 in the cells of {grid!r}; make it "
                 "there."
-            )
-
-    def _require_compatible(self, b: da.DistArray, size: float, rtol: float) -> None:
-        mean = mean_of(self.operator.discrete, b, reproducible=True)
-        if abs(mean) > max(rtol, 32.0 * float(np.finfo(float).eps)) * size / np.sqrt(b.size):
-            raise da.SolverError(
-                f"The right-hand side, with the values of the conditions, has the mean {mean:.6g}, "
-                "but the operator maps constants to zero, so that there is a solution for mean "
-                "zero alone; subtract the mean."
             )
 
 

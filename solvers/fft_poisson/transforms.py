@@ -27,7 +27,7 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-class Lines(Protocol):
+class LineMap(Protocol):
     """A linear map of lines, and its inverse."""
 
     def forward(self, lines: Array) -> Array:
@@ -37,7 +37,7 @@ class Lines(Protocol):
         """Lines of coefficients along the last axis."""
 
 
-class Transform(Lines, Protocol):
+class Transform(LineMap, Protocol):
     """A map of lines of `length` values, and the eigenvalues of the second difference."""
 
     length: int

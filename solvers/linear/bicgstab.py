@@ -18,9 +18,10 @@ from typing import Any
 
 import distarray as da
 from solvers.linear import kernels
+from solvers.linear.inputs import Callback
 from solvers.linear.method import NOT_FINITE, Method, run
 from solvers.linear.solution import Solution
-from solvers.linear.system import Callback, Operator, Options, Preconditioner, System
+from solvers.linear.system import Operator, Options, Preconditioner, System
 
 
 class StabilisedBiconjugateGradients(Method):
@@ -133,5 +134,13 @@ def bicgstab(
     >>> bicgstab(upwind, b).converged
     True
     """
-    options = Options(rtol, atol, max_iterations, preconditioner, reproducible, nullspace, callback)
+    options = Options(
+        rtol=rtol,
+        atol=atol,
+        max_iterations=max_iterations,
+        preconditioner=preconditioner,
+        reproducible=reproducible,
+        nullspace=nullspace,
+        callback=callback,
+    )
     return run(System(operator, rhs, x0, options), StabilisedBiconjugateGradients)

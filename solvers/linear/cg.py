@@ -17,9 +17,10 @@ from typing import Any
 
 import distarray as da
 from solvers.linear import kernels
+from solvers.linear.inputs import Callback
 from solvers.linear.method import Method, positive, run
 from solvers.linear.solution import Solution
-from solvers.linear.system import Callback, Operator, Options, Preconditioner, System
+from solvers.linear.system import Operator, Options, Preconditioner, System
 
 NOT_POSITIVE = (
     "the operator is not positive definite; use bicgstab, or change the sign of both sides if it "
@@ -186,5 +187,13 @@ def cg(
     >>> solution.converged, solution.iterations
     (True, 8)
     """
-    options = Options(rtol, atol, max_iterations, preconditioner, reproducible, nullspace, callback)
+    options = Options(
+        rtol=rtol,
+        atol=atol,
+        max_iterations=max_iterations,
+        preconditioner=preconditioner,
+        reproducible=reproducible,
+        nullspace=nullspace,
+        callback=callback,
+    )
     return run(System(operator, rhs, x0, options), ConjugateGradients)

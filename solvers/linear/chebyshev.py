@@ -17,9 +17,10 @@ import numpy as np
 
 import distarray as da
 from solvers.linear import kernels, spectrum
+from solvers.linear.inputs import Callback
 from solvers.linear.method import Method, run
 from solvers.linear.solution import Solution
-from solvers.linear.system import Callback, Operator, Options, Preconditioner, System
+from solvers.linear.system import Operator, Options, Preconditioner, System
 
 Bounds = tuple[float, float]
 
@@ -124,6 +125,14 @@ def chebyshev(
     >>> chebyshev(shifted, b, bounds=(1.0, 5.0)).converged
     True
     """
-    options = Options(rtol, atol, max_iterations, preconditioner, reproducible, nullspace, callback)
+    options = Options(
+        rtol=rtol,
+        atol=atol,
+        max_iterations=max_iterations,
+        preconditioner=preconditioner,
+        reproducible=reproducible,
+        nullspace=nullspace,
+        callback=callback,
+    )
     interval = _checked(bounds)
     return run(System(operator, rhs, x0, options), ChebyshevIteration, bounds=interval)

@@ -25,6 +25,11 @@ _DIVERGED = 1e8
 #: A true residual that differs from the recursive one by this factor is worth saying so.
 _PARTED = 2.0
 
+#: Iterations without a smaller residual that end the recursion: so many, and so many for each cell
+#: along each axis. Values cross a domain of n cells in n iterations, there and back in 2 n; until
+#: then a residual may rest, and 100 is for systems that are small but badly conditioned.
+_PATIENCE, _PATIENCE_PER_CELL = 100, 2
+
 #: A new start must make the residual smaller by this factor to be followed by another.
 _WORTHWHILE = 0.5
 
@@ -95,8 +100,8 @@ def run(system: System, kind: type[Method], **settings: Any) -> Solution:
         return Solution(system.x, 0, (0.0,), True, "The right-hand side is zero, and so is x.")
     options = system.options
     history = _History(
-        max(options.rtol, options.atol / system.scale),
-        100 + 2 * sum(system.r.shape),
+        options.relative(system.scale),
+        _PATIENCE + _PATIENCE_PER_CELL * sum(system.r.shape),
         [math.sqrt(system.square) / system.scale],
     )
     if history.residuals[0] <= history.tolerance:
@@ -135,8 +140,7 @@ def _recursion(method: Method, history: _History) -> str:
             return reason
         residual = math.sqrt(max(float(square), 0.0)) / scale
         reason = history.add(residual)
-        if options.callback is not None:
-            options.callback(len(history.residuals) - 1, residual)
+        options.report(len(history.residuals) - 1, residual)
         if reason is not None:
             return reason
     return ""

@@ -19,9 +19,10 @@ from typing import Any
 import distarray as da
 from solvers.linear import kernels
 from solvers.linear.cg import BAD_PRECONDITIONER, NOT_POSITIVE, SymmetricMethod
+from solvers.linear.inputs import Callback
 from solvers.linear.method import positive, run
 from solvers.linear.solution import Solution
-from solvers.linear.system import Callback, Operator, Options, Preconditioner, System
+from solvers.linear.system import Operator, Options, Preconditioner, System
 
 
 class PipelinedConjugateGradients(SymmetricMethod):
@@ -131,5 +132,13 @@ def pipelined_cg(
     >>> solution.converged, solution.iterations
     (True, 8)
     """
-    options = Options(rtol, atol, max_iterations, preconditioner, reproducible, nullspace, callback)
+    options = Options(
+        rtol=rtol,
+        atol=atol,
+        max_iterations=max_iterations,
+        preconditioner=preconditioner,
+        reproducible=reproducible,
+        nullspace=nullspace,
+        callback=callback,
+    )
     return run(System(operator, rhs, x0, options), PipelinedConjugateGradients)

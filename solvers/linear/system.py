@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.linear import kernels, nullspace, vectors
+from solvers.linear import inputs, kernels, nullspace, vectors
+from solvers.linear.inputs import Tolerances
 
 #: Writes `A u` to `out`, at every point: `operator(u, out)`. Collective. u and out are made like
 #: the first guess, or like the right-hand side where there is none.
@@ -19,15 +20,12 @@ Operator = Callable[[da.DistArray, da.DistArray], Any]
 #: Writes an approximation of `A^-1 r` to `z`: `preconditioner(r, z)`. Collective.
 Preconditioner = Callable[[da.DistArray, da.DistArray], Any]
 
-#: Called after each iteration with its number and the relative residual.
-Callback = Callable[[int, float], Any]
-
 #: Sums of squares outside this range lose digits or overflow.
 _LEAST, _MOST = 1e-280, 1e280
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Tolerances):
     """What all methods take, checked. Creation is Local.
 
     Raises
@@ -36,48 +34,20 @@ class Options:
         A tolerance, a number of iterations or a name that makes no sense.
     """
 
-    rtol: float = 1e-8
-    atol: float = 0.0
     max_iterations: int = 1000
     preconditioner: Preconditioner | None = None
     reproducible: bool = False
     nullspace: str | None = "auto"
-    callback: Callback | None = None
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.rtol) and 0.0 <= self.rtol < 1.0):
-            raise da.SolverError(
-                f"rtol must be a number of at least 0 and below 1, got {self.rtol!r}; use 1e-8."
-            )
-        if not (_is_number(self.atol) and 0.0 <= self.atol < math.inf):
-            raise da.SolverError(
-                f"atol must be a finite number of at least 0, got {self.atol!r}; use 0.0 for none."
-            )
-        if self.rtol == self.atol == 0.0:
-            raise da.SolverError(
-                "rtol and atol are both 0, which no residual falls below; give rtol=1e-8."
-            )
-        whole = isinstance(self.max_iterations, int | np.integer)
-        if not whole or isinstance(self.max_iterations, bool) or self.max_iterations < 0:
-            raise da.SolverError(
-                "max_iterations must be a whole number of at least 0, got "
-                f"{self.max_iterations!r}; use 1000."
-            )
+        super().__post_init__()
+        inputs.require_whole("max_iterations", self.max_iterations, 0, 1000)
         if self.nullspace not in ("auto", "constant", None):
             raise da.SolverError(
                 f"nullspace must be 'auto', 'constant' or None, got {self.nullspace!r}; use "
                 "'constant' where the operator maps constants to zero."
             )
-        for name in ("preconditioner", "callback"):
-            value = getattr(self, name)
-            if value is not None and not callable(value):
-                raise da.SolverError(
-                    f"{name}= takes a function, got {type(value).__name__}; leave it out for none."
-                )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        inputs.require_function_or_none("preconditioner", self.preconditioner)
 
 
 class System:
@@ -230,11 +200,7 @@ class System:
         )
 
     def _require_range(self, square: float, largest: float) -> None:
-        if not math.isfinite(largest):
-            raise da.SolverError(
-                "The right-hand side has values that are not finite; look for them with "
-                "abs(rhs).max()."
-            )
+        inputs.require_finite(largest)
         if largest > 0.0 and not _LEAST < square < _MOST:
             raise da.SolverError(
                 f"The right-hand side has values up to {largest:.3g}, whose squares leave the range"
@@ -243,19 +209,9 @@ class System:
 
     def _require_compatible(self) -> None:
         """Refuse a right-hand side with a part that no x can make."""
-        rounding = 32.0 * self.rounding
-        tolerance = max(
-            max(self.options.rtol, rounding) * self.scale,
-            rounding * math.sqrt(self.square),
-            self.options.atol,
-        )
-        points = math.sqrt(self.r.size)
+        least = inputs.least_mean(self.options, self.rounding, self.scale, math.sqrt(self.square))
         for mean in nullspace.means(self, self.r, self._removed):
-            if abs(mean) * points > tolerance:
-                raise da.SolverError(
-                    f"The right-hand side has the mean {mean:.6g}, but the operator maps constants "
-                    "to zero, so that there is a solution for mean zero alone; subtract the mean."
-                )
+            inputs.require_mean_zero(mean, self.r.size, least)
 
 
 def _require_vectors(rhs: Any, x0: Any) -> None:
@@ -265,28 +221,4 @@ def _require_vectors(rhs: Any, x0: Any) -> None:
             f"The right-hand side must be a DistArray of float or complex numbers, got {kind}; "
             "make one on a grid."
         )
-    if x0 is None:
-        return
-    if not isinstance(x0, da.DistArray):
-        raise da.SolverError(
-            f"x0 must be a DistArray like the right-hand side, got {type(x0).__name__}; leave it "
-            "out to start from zero."
-        )
-    if not _on_one_grid(x0, rhs):
-        raise da.SolverError(
-            f"x0 lies on another grid ({x0.grid!r}) than the right-hand side ({rhs.grid!r}); "
-            "make both on one."
-        )
-    for name in ("dtype", "shape", "components", "location", "ranks", "device"):
-        mine, other = getattr(x0, name), getattr(rhs, name)
-        if mine != other:
-            raise da.SolverError(
-                f"x0 and the right-hand side differ in {name}, {mine} and {other}; make x0 by "
-                "grid.zeros_like(rhs)."
-            )
-
-
-def _on_one_grid(u: da.DistArray, v: da.DistArray) -> bool:
-    if u.grid is None or v.grid is None:
-        return u.grid is v.grid
-    return u.grid is v.grid or u.grid.same_as(v.grid)
+    inputs.require_guess(x0, rhs, ("dtype", "ranks"))

@@ -29,12 +29,14 @@ class ConjugateGradients:
     Attributes
     ----------
     x, r : DistArray
-        The iterate and its residual.
+        The iterate and its residual, kept up by recursion.
+    b : DistArray
+        Room for the right-hand side.
     """
 
     def __init__(self, discrete: Discrete, *, reproducible: bool) -> None:
         self._discrete, self._reproducible = discrete, reproducible
-        self.x, self.r, self._p, self._q = (discrete.zeros() for _ in range(4))
+        self.x, self.r, self.b, self._p, self._q = (discrete.zeros() for _ in range(5))
         self._previous = 0.0  # (p, q) of the step before
 
     def begin(self, x: da.DistArray, r: da.DistArray) -> None:
@@ -51,7 +53,7 @@ class ConjugateGradients:
         product = products(form.ndim)
         _, zq = product(z, self.r, self._q, *discrete.volumes, **options)
         beta = -float(zq) / self._previous if self._previous else 0.0
-        direct(form.ndim)(z, self._p, beta=beta)
+        turn(form.ndim)(z, self._p, beta=beta)
         kernels.apply(form)(self._p, self._q, *discrete.coefficients)
         pr, pq = product(self._p, self.r, self._q, *discrete.volumes, **options)
         self._previous = float(pq)
@@ -62,7 +64,7 @@ class ConjugateGradients:
 
 @functools.cache
 def products(ndim: int) -> da.StencilKernel:
-    """(u, v) and (u, w), weighted by volumes."""
+    """A kernel that gives (u, v) and (u, w), weighted by volumes; calls are Collective. Local."""
     volumes = [f"v{axis}" for axis in range(ndim)]
 
     def body(arrays: dict[str, Symbol], *, reproducible: bool) -> Any:
@@ -78,19 +80,21 @@ def products(ndim: int) -> da.StencilKernel:
 
 
 @functools.cache
-def direct(ndim: int) -> da.StencilKernel:
-    """`p = z + beta p`."""
+def turn(ndim: int) -> da.StencilKernel:
+    """The kernel `p = z + beta p`; calls are Collective. Local."""
 
     def body(arrays: dict[str, Symbol], *, beta: Symbol) -> None:
         p, here = arrays["p"], (0,) * ndim
         p[here] = arrays["z"][here] + beta * p[here]
 
-    return kernel("multigrid_direction", body, ("z", "p"), scalars=("beta",))
+    return kernel("multigrid_turn", body, ("z", "p"), scalars=("beta",))
 
 
 @functools.cache
 def advance(ndim: int) -> da.StencilKernel:
-    """`x += alpha p`, `r -= alpha q`, and the sum of squares of r."""
+    """The kernel `x += alpha p`, `r -= alpha q`, which gives the sum of squares of r; calls are
+    Collective. Local.
+    """
 
     def body(arrays: dict[str, Symbol], *, alpha: Symbol, reproducible: bool) -> Any:
         here = (0,) * ndim

@@ -1,7 +1,8 @@
 """The kernels of all levels, written once for any number of axes.
 
-The arrays of a kernel are named per axis (`low0, low1, ...`), so that its parameters depend on the
-number of axes; `kernel` gives a body of that many arrays the signature that `da.stencil` reads.
+Functions here are Local: they make kernels, whose calls are Collective. The arrays of a kernel are
+named per axis (`low0, low1, ...`), so that its parameters depend on the number of axes; `kernel`
+gives a body of that many arrays the signature that `da.stencil` reads.
 
 Symbols: u unknown, f right-hand side, low, high, own weights of `weights.Coupling` along an axis, t
 coefficients on links.

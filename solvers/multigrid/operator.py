@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.linear.vectors import homogeneous
 from solvers.multigrid import kernels
 from solvers.multigrid.discrete import Discrete, Side, Sides, link_location, private
 from solvers.multigrid.transfer import to_links
@@ -21,6 +22,10 @@ class EllipticOperator:
     Along each axis the flux through the middle of the link between two unknowns is the coefficient
     there times the difference of the unknowns over their distance: the 5- or 7-point operator on
     uniform cells, a finite volume method on stretched ones.
+
+    The operator is linear: it ignores the values of the conditions, its own and those of arrays,
+    and takes points that a condition fixes to be zero. What the values add belongs to the
+    right-hand side: `A.rhs(f, out)` adds it.
 
     Parameters
     ----------
@@ -111,11 +116,7 @@ class EllipticOperator:
     @property
     def homogeneous(self) -> bool:
         """Whether all values of the conditions are zero."""
-        return all(
-            not callable(value) and not np.any(value)
-            for condition in self._conditions.values()
-            for value in [getattr(condition, "value", getattr(condition, "c", 0.0))]
-        )
+        return all(homogeneous(given) is given for given in self._conditions.values())
 
     def zeros(self) -> da.DistArray:
         """Zeros where the unknowns are, with homogeneous conditions. Collective."""
@@ -128,12 +129,17 @@ class EllipticOperator:
         )
 
     def __call__(self, u: da.DistArray, out: da.DistArray) -> None:
-        """`out = A u`, conditions taken as homogeneous. Collective."""
+        """`out = A u`, conditions taken as homogeneous, whatever those of u are. Collective.
+
+        Points of `out` that its own conditions fix are left to them.
+        """
         discrete = self._discrete
         kernels.apply(discrete.form)(self._readable(u), out, *discrete.coefficients)
 
     def residual(self, u: da.DistArray, f: da.DistArray, out: da.DistArray) -> None:
-        """`out = f - A u`, conditions taken as homogeneous. Collective."""
+        """`out = f - A u`, conditions taken as homogeneous, whatever those of u are: f is what
+        `rhs` makes. Collective.
+        """
         discrete = self._discrete
         kernels.residual(discrete.form)(self._readable(u), f, out, *discrete.coefficients)
 
@@ -158,14 +164,24 @@ class EllipticOperator:
         ]
 
     def _readable(self, u: da.DistArray) -> da.DistArray:
-        """u, or its values in an array whose layers kernels can read."""
-        sides = set(u.boundary or ())
-        if all(side in sides for side in self._conditions) and min(u.halo) > 0:
+        """u, or its values in an array with layers that kernels can read and zeros at fixed points.
+        Collective.
+        """
+        if min(u.halo) > 0 and all(self._suits(u, side) for side in self._conditions):
             return u
         if self._scratch is None:
             self._scratch = self.zeros()
         self._scratch[...] = u
         return self._scratch
+
+    def _suits(self, u: da.DistArray, side: str) -> bool:
+        """Whether what u has at a side is what the operator takes it for: finite values beyond it,
+        which meet weights of zero, or zeros on it. Local.
+        """
+        given = None if u.boundary is None else u.boundary.get(side)
+        if given is None or isinstance(given, da.Custom) or homogeneous(given) is not given:
+            return False
+        return isinstance(given, da.Dirichlet) or not self._discrete.sides[side].fixed
 
     # ---- what is given
 

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import distarray as da
+from solvers.linear import inputs
+from solvers.linear.inputs import Callback
 from solvers.linear.solution import Solution
 from solvers.multigrid import kernels, smoothers
 from solvers.multigrid.accelerate import ConjugateGradients
 from solvers.multigrid.discrete import mean_of
 from solvers.multigrid.hierarchy import Direct, build
+from solvers.multigrid.history import History, Limits
 from solvers.multigrid.operator import EllipticOperator
 
 #: Visits of the next level by the name of a cycle; "F" begins with full multigrid.
 VISITS = {"V": 1, "W": 2, "F": 1}
 SMOOTHERS = ("red-black", "chebyshev", "jacobi")
-
-#: A cycle that leaves more than this of the residual counts as stagnant; so many end the solution.
-STAGNANT, PATIENCE = 0.95, 5
 
 
 class Multigrid:
@@ -60,7 +59,7 @@ class Multigrid:
     Raises
     ------
     SolverError
-        An option that does not exist.
+        An option that does not exist or is out of range.
 
     Examples
     --------
@@ -88,13 +87,20 @@ class Multigrid:
         reproducible: bool = False,
         levels: int | None = None,
     ) -> None:
-        _require_choice("cycle", cycle, tuple(VISITS))
-        _require_choice("smoother", smoother, SMOOTHERS)
-        if before < 0 or after < 0 or before + after < 1:
+        inputs.require_choice("cycle", cycle, tuple(VISITS))
+        inputs.require_choice("smoother", smoother, SMOOTHERS)
+        inputs.require_whole("before", before, 0, 2)
+        inputs.require_whole("after", after, 0, 1)
+        if before + after < 1:
             raise da.SolverError(
-                f"Sweeps are not below 0 and at least 1 in all, got before={before} and "
-                f"after={after}; use 2 and 1."
+                "Sweeps must be at least 1 in all, got before=0 and after=0; use 2 and 1."
             )
+        if levels is not None:
+            inputs.require_whole("levels", levels, 1, 2)
+        for name, value in (("symmetric", symmetric), ("reproducible", reproducible)):
+            inputs.require_bool(name, value)
+        if accelerated is not None:
+            inputs.require_bool("accelerated", accelerated)
         if symmetric:
             before = after = max(before, after)
             smoother = "chebyshev" if smoother == "red-black" else smoother
@@ -119,7 +125,7 @@ class Multigrid:
         atol: float = 0.0,
         max_cycles: int = 100,
         time: float = 0.0,
-        callback: Callable[[int, float], Any] | None = None,
+        callback: Callback | None = None,
     ) -> Solution:
         """Cycle until the residual is at most `max(rtol |b|, atol)`. Collective.
 
@@ -130,41 +136,46 @@ class Multigrid:
         x0 : DistArray, optional
             First guess, zero by default.
         rtol, atol : float
+            rtol at least 0 and below 1, atol at least 0, not both 0.
         max_cycles : int
+            Most cycles, full multigrid being one.
         time : float
             At which functions of conditions are evaluated.
         callback : function, optional
-            Called after each cycle with its number and the relative residual.
+            Called after each cycle with its number and the relative residual, accelerated that of
+            the recursion.
 
         Returns
         -------
         Solution
-            `x` has the operator's conditions. Where the operator is singular its mean is zero.
+            `x` has the operator's conditions. Where the operator is singular its mean is zero. The
+            last residual is that of x, `b - A x`.
 
         Raises
         ------
         SolverError
-            A right-hand side that does not fit the operator, is not finite, or has a mean where the
-            operator is singular.
+            An option out of range; a right-hand side that does not fit the operator, is not finite,
+            or has a mean where the operator is singular; a first guess that does not fit.
         """
+        limits = Limits(rtol=rtol, atol=atol, max_cycles=max_cycles, callback=callback)
+        self._require_right_hand_side(rhs)
+        inputs.require_guess(x0, rhs)
         finest = self.levels[0]
-        self._load(rhs, time, rtol)
+        self._load(rhs, time, limits)
         if x0 is None:
             finest.clear()
         else:
             finest.u[...] = x0
-        history = _History(self._scale(), rtol, atol, max_cycles)
+        history = History(self._scale(), limits)
         history.add(self._norm())
-        if self._accelerated:
-            return self._solve_accelerated(history, callback)
-        while not history.done:
-            if self._full and x0 is None and history.cycles == 0:
-                self._full_multigrid(0)
-            else:
-                self._cycle(0)
+        if self._full and x0 is None and not history.done:
+            self._full_multigrid(0)
             history.add(self._norm())
-            if callback is not None:
-                callback(history.cycles, history.residuals[-1])
+        if self._accelerated:
+            self._accelerate(history)
+        while not history.done:
+            self._cycle(0)
+            history.add(self._norm())
         return history.solution(self._result(finest.u))
 
     def __call__(self, r: da.DistArray, out: da.DistArray) -> None:
@@ -185,21 +196,23 @@ class Multigrid:
 
     # ---- cycles
 
-    def _solve_accelerated(
-        self, history: _History, callback: Callable[[int, float], Any] | None
-    ) -> Solution:
-        finest = self.levels[0]
-        finest.compute_residual()
-        iteration = self._iteration
-        iteration.begin(finest.u, finest.r)
+    def _accelerate(self, history: History) -> None:
+        """Iterate by conjugate gradients, which keep up the residual by recursion. Where that parts
+        from b - A x by rounding they begin anew, as long as it helps.
+        """
+        finest, iteration = self.levels[0], self._iteration
+        iteration.b[...] = finest.f
         while not history.done:
-            finest.f[...] = iteration.r
-            finest.clear()
-            self._cycle(0)
-            history.add(iteration.step(finest.u))
-            if callback is not None:
-                callback(history.cycles, history.residuals[-1])
-        return history.solution(self._result(iteration.x))
+            finest.compute_residual()
+            iteration.begin(finest.u, finest.r)
+            before = history.residuals[-1]
+            while not history.done:
+                finest.f[...] = iteration.r
+                finest.clear()
+                self._cycle(0)
+                history.add(iteration.step(finest.u))
+            finest.f[...], finest.u[...] = iteration.b, iteration.x
+            history.restart(before, self._norm())
 
     @functools.cached_property
     def _iteration(self) -> ConjugateGradients:
@@ -244,9 +257,8 @@ class Multigrid:
 
     # ---- right-hand side and norms
 
-    def _load(self, rhs: da.DistArray, time: float, rtol: float) -> None:
-        """Check the right-hand side and lift the conditions into the finest level's f."""
-        operator, finest = self.operator, self.levels[0]
+    def _require_right_hand_side(self, rhs: Any) -> None:
+        operator = self.operator
         if (
             not isinstance(rhs, da.DistArray)
             or rhs.grid is None
@@ -258,26 +270,24 @@ class Multigrid:
                 f"The right-hand side {rhs!r} must lie on {operator.grid!r} at location "
                 f"{operator.location!r}; make it there."
             )
+
+    def _load(self, rhs: da.DistArray, time: float, limits: Limits) -> None:
+        """Lift the conditions into the finest level's f, which is b."""
+        operator, finest = self.operator, self.levels[0]
         if finest.f.grid is operator.grid:
             operator.rhs(rhs, finest.f, time=time)
         else:
             lifted = operator.zeros()
             operator.rhs(rhs, lifted, time=time)
             finest.f[...] = lifted
+        size = self._scale()
+        inputs.require_finite(size)
         if operator.singular:
-            self._require_compatible(rtol)
-
-    def _require_compatible(self, rtol: float) -> None:
-        f = self.levels[0].f
-        mean = mean_of(self.levels[0].discrete, f, reproducible=self._reproducible)
-        size = self._scale() / math.sqrt(f.size)
-        if abs(mean) > max(rtol, 32.0 * float(np.finfo(f.dtype).eps)) * size:
-            raise da.SolverError(
-                f"The right-hand side, with the values of the conditions, has the mean {mean:.6g}, "
-                "but the operator maps constants to zero, so that there is a solution for mean "
-                "zero alone; subtract the mean."
-            )
-        kernels.add_number(f.layout.ndim)(f, value=-mean)
+            f = finest.f
+            mean = mean_of(finest.discrete, f, reproducible=self._reproducible)
+            least = inputs.least_mean(limits, float(np.finfo(f.dtype).eps), size)
+            inputs.require_mean_zero(mean, f.size, least)
+            kernels.add_number(f.layout.ndim)(f, value=-mean)
 
     def _remove_mean(self, u: da.DistArray) -> None:
         if self.operator.singular:
@@ -291,66 +301,3 @@ class Multigrid:
     def _norm(self) -> float:
         """|b - A u|"""
         return math.sqrt(float(self.levels[0].begin_square(self._reproducible)))
-
-
-class _History:
-    """Residuals so far, and when to end. Local."""
-
-    def __init__(self, scale: float, rtol: float, atol: float, most: int) -> None:
-        if not math.isfinite(scale):
-            raise da.SolverError(
-                "The right-hand side has values that are not finite; look for them with "
-                "abs(rhs).max()."
-            )
-        self._scale = scale or 1.0
-        self._goal = max(rtol * scale, atol) / self._scale
-        self._most = most
-        self._stagnant = 0
-        self.residuals: list[float] = []
-
-    @property
-    def cycles(self) -> int:
-        return len(self.residuals) - 1
-
-    def add(self, norm: float) -> None:
-        relative = norm / self._scale
-        if not math.isfinite(relative):
-            raise da.SolverError(
-                f"The residual is no longer finite after {self.cycles + 1} cycles; look at the "
-                "coefficients, the first guess and their range."
-            )
-        if self.residuals:
-            slow = relative > STAGNANT * self.residuals[-1]
-            self._stagnant = self._stagnant + 1 if slow else 0
-        self.residuals.append(relative)
-
-    @property
-    def converged(self) -> bool:
-        return self.residuals[-1] <= self._goal
-
-    @property
-    def done(self) -> bool:
-        return self.converged or self.cycles >= self._most or self._stagnant >= PATIENCE
-
-    def solution(self, x: da.DistArray) -> Solution:
-        last = self.residuals[-1]
-        if self.converged:
-            reason = f"The relative residual {last:.3g} is at most {self._goal:.3g}."
-        elif self._stagnant >= PATIENCE:
-            reason = (
-                f"The residual stagnates at {last:.3g} of the right-hand side: each of the last "
-                f"{PATIENCE} cycles left more than {STAGNANT:g} of it."
-            )
-        else:
-            reason = (
-                f"The relative residual is {last:.3g} after {self.cycles} cycles, the most allowed."
-            )
-        return Solution(x, self.cycles, tuple(self.residuals), self.converged, reason)
-
-
-def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise da.SolverError(
-            f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}; use "
-            f"{choices[0]!r}."
-        )

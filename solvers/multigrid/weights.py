@@ -1,5 +1,5 @@
 """The numbers along one axis: how an unknown is coupled to its neighbours, and what goes where
-between an axis and the coarser one. Pure.
+between an axis and the coarser one. Pure: all functions are Local.
 
 The unknowns along an axis are its cells, or its points (the low sides of cells, and the end). The
 operator `-d/dx (a du/dx)` couples unknown j to j - 1 and j + 1 by

@@ -10,6 +10,8 @@ from distarray.testing import process_grids
 from solvers.multigrid import EllipticOperator, Multigrid
 from solvers.multigrid.npb import NpbMultigrid, classes
 
+RANKS = (1, 2, 3, 8)
+
 SIZE = MPI.COMM_WORLD.Get_size()
 D, N, R = da.Dirichlet, da.Neumann, da.Robin
 
