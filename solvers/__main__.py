@@ -7,6 +7,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import distarray as da
 from solvers.case import Case, Options
@@ -14,6 +15,32 @@ from solvers.incompressible.cases import CASES as FLOWS
 from solvers.poisson.cases import CASES as POISSON
 
 CASES: tuple[Case, ...] = (*FLOWS, *POISSON)
+
+#: Options of the command line that not all cases read, by their attributes of `case.Options`.
+SOME: dict[str, dict[str, Any]] = {
+    "until": {"type": float, "metavar": "T", "help": "time to reach"},
+    "every": {
+        "type": int,
+        "default": 0,
+        "metavar": "STEPS",
+        "help": "steps between files (default: none)",
+    },
+    "advection": {"choices": ("central", "upwind", "weno"), "default": "central"},
+    "checkpoint": {
+        "type": int,
+        "default": 0,
+        "metavar": "STEPS",
+        "help": "steps between checkpoints, the last two of which are kept (default: none)",
+    },
+    "restart": {
+        "type": Path,
+        "nargs": "?",
+        "const": True,
+        "default": False,
+        "metavar": "FILE",
+        "help": "continue from a file, or from the newest checkpoint if there is one",
+    },
+}
 
 #: What a user's options and files can cause, on all ranks alike.
 REFUSALS = (da.SolverError, da.FileError, da.DecompositionError, da.GridError, da.BackendError)
@@ -67,19 +94,8 @@ def _add_case(parser: argparse.ArgumentParser, case: Case) -> None:
         f"--{case.number_name}", type=float, default=case.number, metavar="N", dest="number",
         help=f"{case.number_help} (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--until", type=float, metavar="T", help="time to reach")
-    parser.add_argument(
-        "--every", type=int, default=0, metavar="STEPS", help="steps between files (default: none)"
-    )
-    parser.add_argument("--advection", choices=("central", "upwind", "weno"), default="central")
-    parser.add_argument(
-        "--checkpoint", type=int, default=0, metavar="STEPS",
-        help="steps between checkpoints, the last two of which are kept (default: none)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--restart", type=Path, nargs="?", const=True, default=False, metavar="FILE",
-        help="continue from a file, or from the newest checkpoint if there is one",
-    )  # fmt: skip
+    for name in case.reads:
+        parser.add_argument(f"--{name}", **SOME[name])
     parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda", "simulated"), default="auto",
         help="where fields live and kernels run (default: a GPU if there is one)",
@@ -92,12 +108,8 @@ def _options(case: Case, chosen: argparse.Namespace) -> Options:
         cells=cells * len(case.cells) if len(cells) == 1 else cells,
         output=chosen.output,
         number=chosen.number,
-        until=chosen.until,
-        every=chosen.every,
-        advection=chosen.advection,
-        checkpoint=chosen.checkpoint,
-        restart=chosen.restart,
         device=chosen.device,
+        **{name: getattr(chosen, name) for name in case.reads},
     )
 
 

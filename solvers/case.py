@@ -32,6 +32,9 @@ class Options:
 class Case:
     """A flow with a name: what it is, its default cells, what runs it, and the number that says
     what kind of flow it is: its default, its option on the command line, and what that means.
+
+    `reads` names the attributes of `Options` that it has a use for, besides `cells`, `output`,
+    `number` and `device`, which all cases read: the command line offers no others.
     """
 
     name: str
@@ -41,3 +44,4 @@ class Case:
     number: float = 100.0
     number_name: str = "reynolds"
     number_help: str = "Reynolds number"
+    reads: tuple[str, ...] = ("until", "every", "advection", "checkpoint", "restart")

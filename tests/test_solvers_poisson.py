@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import distarray as da
-from solvers.__main__ import main
+from solvers.__main__ import CASES, SOME, main
 from solvers.multigrid import Multigrid
 from solvers.poisson import cases
 from solvers.poisson.problems import HARD, Briggs, published
@@ -46,3 +46,22 @@ def test_files_and_a_restart(tmp_path, capfd, monkeypatch):
     assert np.abs(saved).max() > 0.05
     assert main([*command, "--restart"]) == 0
     assert "cycle  1" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--until", "--every", "--advection", "--checkpoint"])
+def test_options_that_the_case_does_not_read_are_refused(option, tmp_path, capsys):
+    value = "upwind" if option == "--advection" else "1"
+    with pytest.raises(SystemExit) as ended:
+        main(["poisson", "--cells", "16", "--output", str(tmp_path), option, value])
+    assert ended.value.code == 2
+    assert f"unrecognized arguments: {option} {value}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_command_line_offers_what_a_case_reads(case, capsys):
+    with pytest.raises(SystemExit):
+        main([case.name, "--help"])
+    shown = capsys.readouterr().out
+    assert set(case.reads) <= set(SOME)
+    for name in SOME:
+        assert (f"--{name}" in shown) == (name in case.reads)

@@ -93,5 +93,6 @@ CASES = (
         number=1e-10,
         number_name="rtol",
         number_help="residual to reach, relative to the right-hand side",
+        reads=("restart",),
     ),
 )
