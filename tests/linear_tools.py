@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
+import scipy.sparse.linalg as sparse_linalg
 
 import distarray as da
 from distarray.comm import SerialCommunicator
+from solvers import linear
+
+DIRICHLET = da.Dirichlet(0.0)
+METHODS = list(linear.METHODS.values())
+SYMMETRIC = [linear.cg, linear.pipelined_cg, linear.chebyshev]
+CONJUGATE = [linear.cg, linear.pipelined_cg]
 
 
 @da.stencil
@@ -84,6 +91,26 @@ def laplacian_matrix(cells: tuple[int, ...], kind: str = "dirichlet") -> Any:
         term = functools.reduce(sparse.kron, factors)
         total = term if total is None else total + term
     return total.tocsr()
+
+
+def dirichlet_problem(*cells: int, dtype: Any = np.float64, seed: int = 1) -> tuple[Any, Any, Any]:
+    """A grid, a rough right-hand side with Dirichlet conditions, and the solution by SciPy."""
+    grid = unit_grid(*cells)
+    b = field(grid, rough(*cells, seed=seed), dtype=dtype, boundary=sides(grid, DIRICHLET))
+    exact = sparse_linalg.spsolve(laplacian_matrix(cells).tocsc(), b.gather().astype(float).ravel())
+    return grid, b, exact.reshape(cells)
+
+
+def relative_residual(matrix: Any, x: da.DistArray, b: da.DistArray) -> float:
+    """|b - A x| / |b|"""
+    host = b.gather().ravel()
+    return float(np.linalg.norm(host - matrix @ x.gather().ravel()) / np.linalg.norm(host))
+
+
+def error(x: da.DistArray, exact: np.ndarray) -> float:
+    """The error relative to the exact solution, in double precision."""
+    wide = exact.astype(np.result_type(exact, np.float64))
+    return float(np.linalg.norm(x.gather() - wide) / np.linalg.norm(wide))
 
 
 class Counting(SerialCommunicator):

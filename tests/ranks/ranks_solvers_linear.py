@@ -11,6 +11,7 @@ from solvers.linear import cg, chebyshev, pipelined_cg
 from tests.linear_tools import field, identity, laplacian_matrix, negative_laplacian, rough, sides
 from tests.ranks.common import SIZE, process_grids, refused
 
+RANKS = (1, 2, 3, 8)
 TIMEOUT = 200
 
 CELLS = (10, 9)
