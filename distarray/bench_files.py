@@ -33,7 +33,8 @@ from distarray.comm import Communicator, default
 from distarray.errors import CommunicationError
 from distarray.grid import Grid
 from distarray.io import place
-from distarray.io.reading import read_values
+from distarray.io.header import read_record
+from distarray.io.read import read_values
 from distarray.io.write import WritePlan, begin_save
 from distarray.launcher import child_environment, mpirun
 
@@ -158,8 +159,6 @@ class _Files:
         return np.fromfile(self.own)
 
     def read_values(self) -> object:
-        from distarray.io.hdf5 import read_record
-
         found = self.grid.empty()
         read_values(str(self.whole), read_record(str(self.whole)).arrays, [found], None)
         return found

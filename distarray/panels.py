@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distarray.arraylike import HostArray
-from distarray.io import plain
+from distarray.io import attributes
 from distarray.io.record import ArrayRecord, FileRecord, GridRecord
 from distarray.io.sample import edges_of, positions_of, read_sample
 
@@ -195,7 +195,7 @@ def _magnitude(values: HostArray, axes: int) -> HostArray:
 
 def _units(record: FileRecord) -> dict[str, str]:
     """The attribute `units`: a dict of names of axes and arrays, and of texts."""
-    attrs = plain.loads(record.attrs)
+    attrs = attributes.loads(record.attrs)
     units = attrs.get("units") if isinstance(attrs, dict) else None
     pairs = units.items() if isinstance(units, dict) else ()
     return {name: unit for name, unit in pairs if isinstance(unit, str)}

@@ -15,7 +15,7 @@ import numpy as np
 
 from distarray import launcher
 from distarray.errors import FileError
-from distarray.io import hdf5, plain
+from distarray.io import attributes, header
 from distarray.io.record import ArrayRecord, FileRecord, GridRecord
 from distarray.io.sample import read_chunks
 from distarray.io.verify import verify
@@ -79,7 +79,7 @@ def _say(text: str) -> None:
 
 def _view(options: argparse.Namespace) -> int:
     path = options.file
-    record = hdf5.read_record(path)
+    record = header.read_record(path)
     component = None if options.component is None else tuple(options.component)
     choice = Choice(options.array, component, tuple(options.slices))
     if not options.png and choice != Choice(None, None, ()):
@@ -172,9 +172,9 @@ def _location_text(grid: GridRecord, array: ArrayRecord) -> str:
 def _value(path: str, text: str) -> Any:
     """What a JSON text of the file says."""
     try:
-        return plain.loads(text)
+        return attributes.loads(text)
     except ValueError as error:
-        raise hdf5.damaged(path, str(error)) from error
+        raise header.damaged(path, str(error)) from error
 
 
 def _sides_text(sides: Any) -> str:

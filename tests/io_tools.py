@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from distarray.errors import FileError
-from distarray.io import checksums, hdf5
+from distarray.io import checksums, header
 
 
 def sealed_again(path: Path) -> None:
@@ -14,6 +14,6 @@ def sealed_again(path: Path) -> None:
     then wrong with it is its meaning.
     """
     with contextlib.suppress(FileError):
-        record = hdf5.read_record(str(path))
+        record = header.read_record(str(path))
         with path.open("r+b") as file:
             checksums.seal(file.fileno(), record)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from distarray.comm.base import BlockPiece
 from distarray.comm.serial import SerialCommunicator
 from distarray.errors import FileError
-from distarray.io import hdf5, plain
+from distarray.io import attributes, hdf5, header
 from distarray.io.record import (
     ArrayRecord,
     FileRecord,
@@ -110,7 +110,7 @@ def test_attributes_are_plain_for_h5py(tmp_path: Path) -> None:
 def test_record_survives(tmp_path: Path) -> None:
     arrays = (array("u", location="y", components=(3,)), array("p", "<c8"), array("m", "|b1"))
     placed = lay_out(tmp_path / "a.h5", *arrays)
-    assert hdf5.read_record(str(tmp_path / "a.h5")) == placed
+    assert header.read_record(str(tmp_path / "a.h5")) == placed
     assert replace(placed, digest=0, arrays=tuple(item.at(0) for item in placed.arrays)) == (
         record(*arrays)
     )
@@ -119,14 +119,14 @@ def test_record_survives(tmp_path: Path) -> None:
 def test_step_and_time_may_be_absent(tmp_path: Path) -> None:
     bare = FileRecord(GRID, (array("u"),), None, None, "{}", "1")
     hdf5.lay_out(str(tmp_path / "a.h5"), bare)
-    found = hdf5.read_record(str(tmp_path / "a.h5"))
+    found = header.read_record(str(tmp_path / "a.h5"))
     assert (found.step, found.time) == (None, None)
 
 
 def test_array_without_elements(tmp_path: Path) -> None:
     placed = lay_out(tmp_path / "a.h5", array("none", components=(0,)), array("u"))
     assert placed.arrays[0].offset == 0
-    assert hdf5.read_record(str(tmp_path / "a.h5")).arrays[0].shape == (0, 7, 5)
+    assert header.read_record(str(tmp_path / "a.h5")).arrays[0].shape == (0, 7, 5)
 
 
 def test_large_metadata_fits(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_large_metadata_fits(tmp_path: Path) -> None:
     long = json.dumps({"text": "x" * 200_000})
     one = ArrayRecord("u", "<f8", None, (), (cells,), (1,), long)
     hdf5.lay_out(str(tmp_path / "a.h5"), FileRecord(grid, (one,), 0, 0.0, long, "1"))
-    found = hdf5.read_record(str(tmp_path / "a.h5"))
+    found = header.read_record(str(tmp_path / "a.h5"))
     assert (found.grid, found.attrs, found.arrays[0].boundary) == (grid, long, long)
 
 
@@ -155,7 +155,7 @@ def test_same_arrays_give_the_same_bytes(tmp_path: Path) -> None:
 
 def problem(path: Path) -> str:
     with pytest.raises(FileError) as caught:
-        hdf5.read_record(str(path))
+        header.read_record(str(path))
     return str(caught.value)
 
 
@@ -306,7 +306,7 @@ def test_one_changed_byte_gives_a_record_or_an_error(tmp_path: Path) -> None:
         changed[position] ^= 1 << int(random.integers(8))
         path.write_bytes(bytes(changed))
         with contextlib.suppress(FileError):
-            assert hdf5.read_record(str(path)).arrays
+            assert header.read_record(str(path)).arrays
 
 
 def test_folder_for_the_file_is_missing(tmp_path: Path) -> None:
@@ -394,26 +394,26 @@ KEYS = st.text() | st.sampled_from(["__float__", "__complex__", "__array__", "__
     )
 )
 def test_plain_data_survives(value: Any) -> None:
-    text = plain.dumps(value, "attrs")
+    text = attributes.dumps(value, "attrs")
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert same(plain.loads(text), value)
+    assert same(attributes.loads(text), value)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (0, 3), (4,), (2, 3)])
 def test_small_arrays_survive(dtype: str, shape: tuple[int, ...]) -> None:
     start = values(shape, dtype)
-    found = plain.loads(plain.dumps({"a": start}, "attrs"))["a"]
+    found = attributes.loads(attributes.dumps({"a": start}, "attrs"))["a"]
     assert found.dtype == start.dtype
     np.testing.assert_array_equal(found, start)
 
 
 def test_special_values_in_arrays_keep_their_bits() -> None:
     start = np.array([np.nan, np.inf, -np.inf, -0.0, 5e-324, 0.1])
-    found = plain.loads(plain.dumps(start, "attrs"))
+    found = attributes.loads(attributes.dumps(start, "attrs"))
     assert found.tobytes() == start.tobytes()
     pair = start.view(np.complex128)
-    assert plain.loads(plain.dumps(pair, "attrs")).tobytes() == pair.tobytes()
+    assert attributes.loads(attributes.dumps(pair, "attrs")).tobytes() == pair.tobytes()
 
 
 def test_numpy_scalars_and_tuples_become_plain() -> None:
@@ -425,7 +425,7 @@ def test_numpy_scalars_and_tuples_become_plain() -> None:
         "e": np.complex64(1j),
     }
     expected = {"a": float(np.float32(0.1)), "b": 3, "c": True, "d": [1, 2], "e": 1j}
-    assert same(plain.loads(plain.dumps(start, "attrs")), expected)
+    assert same(attributes.loads(attributes.dumps(start, "attrs")), expected)
 
 
 LOOP: dict[str, Any] = {}
@@ -459,7 +459,7 @@ LOOP["self"] = LOOP
 )
 def test_attributes_that_are_refused(value: Any, text: str) -> None:
     with pytest.raises(FileError) as caught:
-        plain.dumps(value, "attrs")
+        attributes.dumps(value, "attrs")
     assert str(caught.value).startswith(text)
 
 
@@ -476,20 +476,20 @@ def test_attributes_that_are_refused(value: Any, text: str) -> None:
 )
 def test_damaged_text(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        plain.loads(text)
+        attributes.loads(text)
 
 
 @pytest.mark.parametrize("text", ["f8,(", "f8,f8", "(2,)f8", "S4", "O", "V8", "f3", "float", ""])
 def test_element_types_that_are_no_plain_numbers(text: str) -> None:
     """NumPy would evaluate some of these, to a SyntaxError."""
     with pytest.raises(ValueError, match="is no number"):
-        plain.numeric_dtype(text)
+        attributes.numeric_dtype(text)
     with pytest.raises(ValueError, match="is no number"):
-        plain.loads(json.dumps({"__array__": [1], "dtype": text, "shape": [1]}))
+        attributes.loads(json.dumps({"__array__": [1], "dtype": text, "shape": [1]}))
 
 
 @pytest.mark.parametrize("value", [2**2048 - 1, -(2**2048) + 1])
 def test_the_widest_integers_come_back(value: int) -> None:
-    assert plain.loads(plain.dumps(value, "attrs")) == value
+    assert attributes.loads(attributes.dumps(value, "attrs")) == value
     with pytest.raises(FileError, match="is an integer of 2049 bits"):
-        plain.dumps(2 * value, "attrs")
+        attributes.dumps(2 * value, "attrs")

@@ -15,7 +15,7 @@ from matplotlib.image import imread
 
 import distarray as da
 from distarray import cli
-from distarray.io import hdf5, place, sample
+from distarray.io import header, place, sample
 from distarray.panels import Choice, panels_of
 from distarray.pictures import colour_limits
 from tests.harness import ROOT, clean_environment, run_ranks
@@ -159,7 +159,7 @@ def test_a_whole_file_is_verified(path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_flipped_bit_names_its_tile(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = hdf5.read_record(str(path))
+    record = header.read_record(str(path))
     vector = next(array for array in record.arrays if array.name == "V")
     flip(path, vector.offset + vector.nbytes - 1)
     assert "damaged" not in view(capsys, path)
@@ -169,7 +169,7 @@ def test_a_flipped_bit_names_its_tile(path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_damaged_metadata_are_named(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = hdf5.read_record(str(path))
+    record = header.read_record(str(path))
     flip(path, record.digest)
     text = view(capsys, path, "--verify", code=1)
     assert "its metadata differ from their digest" in text
@@ -195,7 +195,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def panels(path: Path, *slices: str, array: str | None = None, component: Any = None) -> Any:
-    record = hdf5.read_record(str(path))
+    record = header.read_record(str(path))
     return panels_of(str(path), record, Choice(array, component, slices))
 
 
@@ -274,7 +274,7 @@ def test_any_part_is_what_numpy_cuts_out(tmp_path: Path, rows: int) -> None:
     grid = da.Grid((5, 7, rows), device="cpu")
     u = grid.from_function(number)
     da.save(tmp_path / "a.h5", {"u": u})
-    (array,) = hdf5.read_record(str(tmp_path / "a.h5")).arrays
+    (array,) = header.read_record(str(tmp_path / "a.h5")).arrays
     values = u.gather()
     for i, j, k in [
         (range(5), range(7), range(rows)),
@@ -490,7 +490,7 @@ def test_attributes_are_read_before_a_picture_is_drawn(
     tmp_path: Path, grid: da.Grid, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     path = tmp_path / "a.h5"
-    monkeypatch.setattr("distarray.io.plain.dumps", lambda *_, **__: "{")
+    monkeypatch.setattr("distarray.io.attributes.dumps", lambda *_, **__: "{")
     da.save(path, {"u": grid.ones()})
     assert cli.main(["view", str(path), "--png", str(tmp_path / "a.png")]) == 1
     assert capsys.readouterr().err.startswith(

@@ -44,3 +44,23 @@ def clause(error: Exception) -> str:
         return " ".join(str(error).split()).rstrip(".")
     except Exception:  # an error of a user's class that cannot be written must not stop a rank
         return "without a text"
+
+
+class Noted:
+    """Keeps the first error of a rank that goes on, since others wait for what it sends."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self.first: DistArrayError | None = None
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        try:
+            with told(self._subject):
+                yield
+        except DistArrayError as error:
+            self.first = self.first or error
+
+    def tell(self, communicator: Communicator) -> None:
+        """Raise it on all ranks. Collective."""
+        communicator.agree(self.first)

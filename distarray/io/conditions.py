@@ -1,6 +1,7 @@
 """Boundary conditions as plain data: kind and values by name, never code.
 
-The text of an array is a JSON object (see `plain`) with one entry per side that has a condition:
+The text of an array is a JSON object (see `attributes`) with one entry per side that has a
+condition:
 
     {"x-": {"kind": "Dirichlet", "value": 0.0}, "x+": {"kind": "Outflow"}}
 
@@ -26,7 +27,7 @@ from distarray.boundary import (
     Symmetry,
     Unset,
 )
-from distarray.io import plain
+from distarray.io import attributes
 
 _KINDS: dict[str, type[Condition]] = {
     kind.__name__: kind for kind in (Dirichlet, Neumann, Robin, Symmetry, Extrapolate, Outflow)
@@ -45,7 +46,7 @@ def describe(name: str, array: DistArray) -> str:
     """The conditions of an array as text. Local."""
     sides = {} if array.boundary is None else dict(array.boundary.items())
     encoded = {side: _encode(condition) for side, condition in sides.items()}
-    return plain.dumps(encoded, f"The boundary of '{name}'", largest=sys.maxsize)
+    return attributes.dumps(encoded, f"The boundary of '{name}'", largest=sys.maxsize)
 
 
 def _encode(condition: Any) -> Any:
@@ -67,14 +68,16 @@ def parse(path: str, name: str, text: str) -> dict[str, Any]:
     ValueError
         The text was not written by `describe`.
     """
-    found = plain.loads(text)
+    found = attributes.loads(text)
     if not isinstance(found, Mapping):
         raise ValueError("no object")
     # Sides with equal conditions share one, as those that were assigned together do.
     shared: dict[str, str] = {}
     conditions: dict[str, Any] = {}
     for side, value in found.items():
-        first = shared.setdefault(side[:1] + plain.dumps(value, side, largest=sys.maxsize), side)
+        first = shared.setdefault(
+            side[:1] + attributes.dumps(value, side, largest=sys.maxsize), side
+        )
         same = first in conditions and not isinstance(conditions[first], Unset)
         conditions[side] = conditions[first] if same else _decode(value, (path, name, side))
     return conditions

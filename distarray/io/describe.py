@@ -10,7 +10,7 @@ from typing import Any
 from distarray.array import DistArray
 from distarray.errors import FileError, shown
 from distarray.grid import Grid
-from distarray.io import conditions, plain
+from distarray.io import attributes, conditions
 from distarray.io.record import (
     ArrayRecord,
     FileRecord,
@@ -96,7 +96,7 @@ def describe(
         arrays=tuple(_array_record(name, array, grid) for name, array in arrays.items()),
         step=_step(step),
         time=_time(time),
-        attrs=plain.dumps(attrs or {}, "attrs"),
+        attrs=attributes.dumps(attrs or {}, "attrs"),
         library_version=library_version(),
     )
 
@@ -141,7 +141,7 @@ def grid_record(grid: Grid) -> GridRecord:
 
 
 def _array_record(name: str, array: DistArray, grid: Grid) -> ArrayRecord:
-    if array.dtype.kind not in plain.NUMERIC_KINDS:
+    if array.dtype.kind not in attributes.NUMERIC_KINDS:
         raise FileError(
             f"The array '{name}' has element type {array.dtype}; "
             "files take bool, integer, float and complex."

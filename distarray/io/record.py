@@ -83,8 +83,8 @@ class ArrayRecord:
 
 @dataclass(frozen=True)
 class FileRecord:
-    """Everything a file holds but the values. `attrs` is JSON text (see `plain`); the digest of the
-    file starts at the byte `digest`, 0 in files of version 1.
+    """Everything a file holds but the values. `attrs` is JSON text (see `attributes`); the digest
+    of the file starts at the byte `digest`, 0 in files of version 1.
     """
 
     grid: GridRecord

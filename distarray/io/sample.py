@@ -15,10 +15,11 @@ import numpy as np
 
 from distarray.io import place
 from distarray.io.agreement import told
+from distarray.io.boxes import read_box
 from distarray.io.checksums import Buffer
 from distarray.io.record import ArrayRecord, GridRecord
 from distarray.io.scales import positions
-from distarray.io.verify import all_chunks, read_box
+from distarray.io.verify import all_chunks
 
 Values = np.ndarray[Any, Any]
 Floats = np.ndarray[Any, np.dtype[np.float64]]

@@ -23,11 +23,11 @@ from distarray.errors import (
     shown,
 )
 from distarray.grid import Grid
-from distarray.io import checksums, conditions, hdf5, place, plain
+from distarray.io import attributes, checksums, conditions, header, place
 from distarray.io.agreement import agreed, clause
 from distarray.io.checksums import Buffer, Checksums
 from distarray.io.describe import grid_record, path_of
-from distarray.io.reading import read_values
+from distarray.io.read import read_values
 from distarray.io.record import ArrayRecord, FileRecord
 from distarray.io.verify import Metadata, sound_metadata
 from distarray.io.write import begin_save
@@ -166,7 +166,7 @@ def load(
         snapshot = _load(source, grid, names, dtype)
         if snapshot is not None:
             return snapshot
-    raise hdf5.replaced(source)
+    raise header.replaced(source)
 
 
 def _load(source: str, grid: Grid, names: Sequence[str] | None, dtype: Any) -> Snapshot | None:
@@ -228,12 +228,12 @@ def _choose(path: str, record: FileRecord, names: Sequence[str] | None) -> tuple
 
 def _attributes(path: str, record: FileRecord) -> dict[str, Any]:
     try:
-        attrs = plain.loads(record.attrs)
+        attrs = attributes.loads(record.attrs)
         if not isinstance(attrs, dict):
             raise ValueError("no object")
         return attrs
     except (ValueError, TypeError) as error:
-        raise hdf5.damaged(path, f"its attributes are no JSON ({error})") from error
+        raise header.damaged(path, f"its attributes are no JSON ({error})") from error
 
 
 def element_types(path: str, chosen: Sequence[ArrayRecord], dtype: Any) -> tuple[str, ...]:
@@ -272,7 +272,7 @@ def element_types(path: str, chosen: Sequence[ArrayRecord], dtype: Any) -> tuple
 
 def _dtype(value: Any) -> np.dtype[Any]:
     try:
-        return plain.numeric_dtype(np.dtype(value).str)
+        return attributes.numeric_dtype(np.dtype(value).str)
     except (TypeError, ValueError):
         raise FileError(
             f"load takes an element type of numbers, received {shown(value)}; "
@@ -285,7 +285,7 @@ def _create(path: str, grid: Grid, record: ArrayRecord) -> DistArray:
     try:
         saved = conditions.parse(path, record.name, record.boundary)
     except (FileError, ValueError, TypeError) as error:
-        raise hdf5.damaged(
+        raise header.damaged(
             path, f"the boundary of '{record.name}' is not readable ({clause(error)})"
         ) from error
     try:
@@ -325,4 +325,4 @@ def _compare(
             found, stored = one.finished(table), metadata.tables[array.name]
             for index in checksums.differences(found, stored):
                 text = checksums.tile_text(array, index, found[index], stored[index])
-                raise hdf5.damaged(path, text)
+                raise header.damaged(path, text)

@@ -1,4 +1,4 @@
-"""A file on its way: laid out by root, written by all ranks, sealed, read back, put in place.
+"""A file from begin to end: laid out by root, written by all ranks, sealed, read back, in place.
 
     plan = begin_save(path, arrays, step=1)     checks what is to be saved
     plan.lay_out()                              these two:
@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,17 +29,17 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.comm.base import Communicator
 from distarray.errors import FileError
-from distarray.io import checksums, filesystem, hdf5, place, xdmf
+from distarray.io import checksums, filesystem, hdf5, header, place, xdmf
 from distarray.io.agreement import agreed, told
 from distarray.io.checksums import Buffer, Checksums
 from distarray.io.describe import describe, grid_of, path_of
+from distarray.io.methods import best_method, check_method, on_one_machine, write_all, write_here
+from distarray.io.outgoing import Outgoing
 from distarray.io.record import FileRecord
-from distarray.io.rows import owned_by
+from distarray.io.teams import owned_by
 from distarray.io.tiles import tiles_over
 from distarray.io.verify import check_share, require_seal
-from distarray.io.ways import METHODS, Outgoing, write_all, write_here
 from distarray.regions import Box
 
 Values = np.ndarray[Any, Any]
@@ -80,60 +79,28 @@ def begin_save(
     """
     grid = grid_of(arrays)
     communicator = grid.communicator
-    target, way = "", ""
+    target, chosen = "", ""
     with agreed(communicator, "The file cannot be saved"):
         target = path_of(path, "save")
         record = describe(grid, arrays, step, time, attrs)
-        _check_method(method)
-    one_machine = _on_one_machine(communicator)
+        check_method(method)
+    one_machine = on_one_machine(communicator)
     with agreed(communicator, f"The file '{target}' cannot be replaced"):
         if communicator.rank == 0:
             target = place.resolve(target)
             if with_xdmf:
                 xdmf.require_room(target, record)
-            way = method or _best_method(target, size=communicator.size, one_machine=one_machine)
-    target, way = communicator.bcast((target, way))
+            chosen = method or best_method(target, size=communicator.size, one_machine=one_machine)
+    target, chosen = communicator.bcast((target, chosen))
     return WritePlan(
         target,
         record,
         arrays,
-        way,
+        chosen,
         refuse_nan=refuse_nan,
         with_xdmf=with_xdmf,
         checksums=checksums,
     )
-
-
-def _check_method(method: str | None) -> None:
-    if method is not None and method not in METHODS:
-        raise FileError(
-            f"method must be one of {', '.join(METHODS)} or None, received {method!r}; "
-            "None takes the fastest that is safe."
-        )
-    if method == "h5py" and not hdf5.is_parallel():
-        raise FileError(
-            "method='h5py' needs an h5py that was built for MPI, and the installed one is not; "
-            "use method='mpiio', which writes the same bytes."
-        )
-
-
-def _on_one_machine(communicator: Communicator) -> bool:
-    """Whether all ranks run on machines of one name. Collective."""
-    own = zlib.crc32(os.uname().nodename.encode())
-    found = communicator.allreduce(np.array([own, -own], np.int64), "max")
-    return int(found[0]) == -int(found[1])
-
-
-def _best_method(target: str, *, size: int, one_machine: bool) -> str:
-    """The fastest way that is safe where the file lies. Local."""
-    folder = os.path.dirname(target)
-    if size == 1 or not filesystem.takes_many_writers(folder):
-        return "root"
-    if hdf5.is_parallel():
-        return "h5py"
-    if filesystem.is_local(folder):
-        return "posix" if one_machine else "root"
-    return "mpiio"
 
 
 class WritePlan:
@@ -334,8 +301,8 @@ class WritePlan:
         ):
             checksums.write_tables(descriptor, self.record, self._tables)
             checksums.seal(descriptor, self.record)
-        if not _alike(hdf5.read_record(self.partial), self.record):
-            raise hdf5.damaged(self.partial, "it describes other arrays than were written")
+        if not _alike(header.read_record(self.partial), self.record):
+            raise header.damaged(self.partial, "it describes other arrays than were written")
 
     def publish(self) -> None:
         """Give the file its name, once all ranks have checked it. Collective."""

@@ -1,4 +1,4 @@
-"""What `save`, `load` and checkpointers are given wrongly; damaged files are tested in ranks_io."""
+"""What `save`, `load` and checkpointers are given wrongly; damaged files: ranks_io_*."""
 
 from __future__ import annotations
 

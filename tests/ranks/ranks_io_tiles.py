@@ -21,10 +21,10 @@ import numpy as np
 from mpi4py import MPI
 
 import distarray as da
-from distarray.io import filesystem, hdf5, tiles, verify, write
+from distarray.io import boxes, filesystem, hdf5, tiles, verify, write
 from tests.devices import host
 from tests.ranks.common import process_grids
-from tests.ranks.ranks_io import OPTIONS, SHAPE, check, counts, error, fields, numbers, save, sub
+from tests.ranks.io_fields import OPTIONS, SHAPE, check, counts, error, fields, numbers, save, sub
 
 RANKS = (1, 2, 3, 4, 8)
 TIMEOUT = 240
@@ -36,14 +36,14 @@ world = MPI.COMM_WORLD
 @contextlib.contextmanager
 def small_tiles() -> Iterator[None]:
     """Tiles with edges of 4, and pieces of a few tiles."""
-    cells, chunk = tiles._CELLS, verify.CHUNK
+    cells, chunk = tiles._CELLS, boxes.CHUNK
     tiles._CELLS = 64
-    verify.CHUNK = 20_000
+    boxes.CHUNK = 20_000
     try:
         yield
     finally:
         tiles._CELLS = cells
-        verify.CHUNK = chunk
+        boxes.CHUNK = chunk
 
 
 def digest(path: Path) -> str:
@@ -164,12 +164,12 @@ class TurnTaking:
 
 @contextlib.contextmanager
 def stand_in() -> Iterator[None]:
-    real = hdf5._h5py
-    hdf5._h5py = StandIn
+    real = hdf5.h5py_module
+    hdf5.h5py_module = StandIn
     try:
         yield
     finally:
-        hdf5._h5py = real
+        hdf5.h5py_module = real
 
 
 def test_the_way_is_chosen_by_the_file_system(folder: Path) -> None:

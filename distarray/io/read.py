@@ -1,6 +1,7 @@
-"""The values of a file, brought into the blocks of all ranks. The ways are those of `ways`: each
-rank reads at the places of what it owns where the file system belongs to this machine, else ranks
-read together by MPI-IO; short runs are read by a team, see `rows`.
+"""The values of a file, brought into the blocks of all ranks.
+
+Each rank reads at the places of what it owns where the file system belongs to this machine, else
+ranks read together by MPI-IO; short runs are read by a team, see `teams`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,19 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm.base import BlockPiece, Communicator
 from distarray.io import filesystem, place
-from distarray.io.agreement import agreed
+from distarray.io.agreement import Noted, agreed
+from distarray.io.boxes import (
+    extent,
+    has_long_rows,
+    in_order,
+    largest_piece,
+    read_box,
+    read_strided,
+)
 from distarray.io.checksums import Buffer, Checksums
 from distarray.io.record import ArrayRecord
-from distarray.io.rows import owned_by
+from distarray.io.teams import divided, exchange_of, owned_by
 from distarray.io.tiles import chunks
-from distarray.io.verify import extent, has_long_rows, largest_piece, read_box, read_strided
-from distarray.io.ways import Noted, divided, exchange_of, in_order
 from distarray.layout import Layout
 from distarray.regions import Box
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,3 +194,16 @@ class Exchange:
             ]
 
         self._communicator.exchange(others(sent), others(received))
+
+
+def exchange_of(layout: Layout, communicator: Communicator) -> Exchange | None:
+    """What brings short runs of an array together on this rank. Local."""
+    first = shared_axis(layout)
+    team = None if first is None else team_of(layout, communicator.rank, first)
+    return None if team is None else Exchange(team, communicator, layout.dtype)
+
+
+def divided(layouts: Sequence[Layout]) -> tuple[list[int], list[int]]:
+    """Numbers of the arrays with long runs, and of those with short ones. The same on all ranks."""
+    short = [k for k, layout in enumerate(layouts) if shared_axis(layout) is not None]
+    return [k for k in range(len(layouts)) if k not in short], short
