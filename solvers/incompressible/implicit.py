@@ -13,6 +13,8 @@ their bits do not depend on how many are solved together.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 import distarray as da
@@ -34,7 +36,6 @@ class ImplicitViscosity:
             [Rows(config, grid, axis, along) for along in range(config.ndim)]
             for axis in range(config.ndim)
         ]
-        self._held: dict[tuple[int, int], da.DistArray] = {}  # whole along the second axis
 
     def diffuse(self, now: Velocity, new: Velocity, *, dt: float, time: float) -> None:
         """Add to `new` the other half of the viscous term of `now`, with the velocities that the
@@ -48,27 +49,17 @@ class ImplicitViscosity:
         scale = 0.5 * self._viscosity * dt
         change = self._changes[axis]
         kernels.subtract(new, now, change)
-        held = change
-        for along, rows in enumerate(self._rows[axis]):
-            held = self._along(held, (axis, along), rows.factored(scale))
-        if held is not change:
-            change[...] = held
+        steps = [
+            (along, functools.partial(_solved, rows.factored(scale), along))
+            for along, rows in enumerate(self._rows[axis])
+        ]
+        da.map_lines(change, steps, out=change)
         kernels.add(now, change, new)
 
-    def _along(self, held: da.DistArray, key: tuple[int, int], factors: Factors) -> da.DistArray:
-        """Solve the lines of one axis, on the ranks that hold them whole."""
 
-        def function(block: Floats) -> Floats:
-            return factors.solve(block, key[1])
-
-        target = self._held.get(key)
-        if target is None:
-            target = self._held[key] = da.map_along(held, key[1], function)
-            return target
-        if held.ranks != target.ranks:
-            target[...] = held
-            held = target
-        return da.map_along(held, key[1], function, out=target)
+def _solved(factors: Factors, along: int, block: Floats, where: tuple[slice, ...]) -> Floats:
+    """The solutions of lines along an axis of a block."""
+    return factors.solve(block, along)
 
 
 class Rows:
@@ -153,8 +144,6 @@ class Factors:
 
     def solve(self, block: Floats, axis: int) -> Floats:
         """Solutions for right-hand sides along an axis of a block."""
-        if block.size == 0:
-            return block
         with np.errstate(all="ignore"):  # a state that is no longer finite is for others to notice
             x = np.array(np.moveaxis(block, axis, 0), order="C")
             for end, fixed in zip((0, -1), self._fixed, strict=True):
