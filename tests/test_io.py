@@ -41,8 +41,7 @@ def test_one_process_and_several_ranks_write_the_same_bytes(tmp_path: Path) -> N
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     run_serial(program, args=[str(tmp_path / "serial.h5")])
-    for n in (1, 3):
-        run_ranks(program, n, args=[str(tmp_path / f"{n}.h5")])
+    run_ranks(program, 3, args=[str(tmp_path / "3.h5")])
     assert len({digest(path) for path in tmp_path.glob("*.h5")}) == 1
     # What three ranks have written comes back here, in a process without MPI.
     grid = da.Grid((11, 7, 5), periodic=(False, True, False))

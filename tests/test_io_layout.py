@@ -301,7 +301,7 @@ def test_one_changed_byte_gives_a_record_or_an_error(tmp_path: Path) -> None:
     lay_out(path, array("u"))
     content = path.read_bytes()
     random = np.random.default_rng(1)
-    for position in random.integers(0, len(content), 300):
+    for position in random.integers(0, len(content), 100):
         changed = bytearray(content)
         changed[position] ^= 1 << int(random.integers(8))
         path.write_bytes(bytes(changed))

@@ -217,6 +217,7 @@ da.save(sys.argv[1], fields(da.Grid(SHAPE, bounds=BOUNDS)), time=2.5)
 """
 
 
+@pytest.mark.slow
 def test_three_ranks_write_the_same_file(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

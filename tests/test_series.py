@@ -415,6 +415,7 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
     assert outputs(tmp_path) == outputs(whole)
 
 
+@pytest.mark.slow
 def test_kill_leaves_checkpoints_from_which_other_ranks_go_on(tmp_path: Path, whole: Path) -> None:
     process = start(0, tmp_path)
     stop(process, tmp_path, signal.SIGKILL)

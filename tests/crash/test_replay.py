@@ -20,18 +20,21 @@ import distarray as da
 from tests.crash import calls, disk, jobs, program
 from tests.crash.calls import Call
 
-KINDS = (
-    (1, "posix", "no"),
-    (2, "posix", "no"),
-    (2, "mpiio", "no"),
-    (2, "root", "no"),
-    (2, "posix", "yes"),
-)
+KINDS = ((2, "posix", "no"), (2, "posix", "yes"))
+MORE = ((1, "posix", "no"), (2, "mpiio", "no"), (2, "root", "no"))
 STEPS = 16
 EVERY = 4
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: f"{kind[0]}-{kind[1]}-{kind[2]}")
+def name_of(kind: tuple[int, str, str]) -> str:
+    return "-".join(map(str, kind))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[*KINDS, *(pytest.param(kind, marks=pytest.mark.slow) for kind in MORE)],
+    ids=name_of,
+)
 def recorded(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[list[Call], Path, bool]:

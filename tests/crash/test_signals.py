@@ -22,9 +22,9 @@ def steps(result: Path) -> list[int]:
     ("ranks", "receiver", "number", "background"),
     [
         (3, 1, signal.SIGTERM, "no"),
-        (3, 0, signal.SIGUSR1, "yes"),
-        (1, 0, signal.SIGTERM, "no"),
-        (2, None, signal.SIGUSR1, "no"),
+        pytest.param(3, 0, signal.SIGUSR1, "yes", marks=pytest.mark.slow),
+        pytest.param(1, 0, signal.SIGTERM, "no", marks=pytest.mark.slow),
+        pytest.param(2, None, signal.SIGUSR1, "no", marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_on_one_rank_or_on_the_launcher(
@@ -57,7 +57,7 @@ def test_a_signal_on_one_rank_or_on_the_launcher(
     assert jobs.same_bits(result, tmp_path / "other.npz")
 
 
-@pytest.mark.parametrize("receiver", [0, 1])
+@pytest.mark.parametrize("receiver", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_second_signal_ends_the_job_at_once(tmp_path: Path, receiver: int) -> None:
     """Also on a rank that is inside a call of MPI: rank 0 sleeps, the other waits for it there."""
     result = tmp_path / "result.npz"

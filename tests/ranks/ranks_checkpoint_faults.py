@@ -256,7 +256,7 @@ def test_one_flipped_bit_anywhere(folder: Path) -> None:
         first = file["u"].id.get_offset()
     for number in range(size):
         (inside if first <= number < first + SIZE else outside).append(number)
-    for number in random.sample(inside, 15) + random.sample(outside, 60):
+    for number in random.sample(inside, 6) + random.sample(outside, 24):
         on_root(partial(flip, case.path(2), number))
         refused(da.FileError, str(case.path(2)), partial(da.load, case.path(2), case.grid))
         if number in inside:
