@@ -2,9 +2,10 @@
 
 - `solution`   what every solver returns
 - `vectors`    arrays like the iterate, with homogeneous conditions
+- `inputs`     options, right-hand sides and first guesses, checked; other solvers do so too
 - `kernels`    the passes over memory, fused
 - `nullspace`  constants that an operator maps to zero
-- `system`     checked inputs, the iterate and its residual
+- `system`     the options of the methods, the iterate and its residual
 - `method`     the loop, and the reasons to stop
 - `spectrum`   bounds of eigenvalues, for `chebyshev`
 - `cg`, `pipelined`, `bicgstab`, `chebyshev`   the methods

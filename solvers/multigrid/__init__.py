@@ -7,6 +7,8 @@
 - `hierarchy`  the levels, the ranks that hold them, and the direct solution on the last
 - `smoothers`  red-black Gauss-Seidel, Chebyshev, Jacobi
 - `operator`   `EllipticOperator`: coefficients and conditions
+- `history`    residuals, and when to end
+- `accelerate` conjugate gradients around cycles
 - `solver`     `Multigrid`: cycles
 - `npb`        the kernel MG of the NAS Parallel Benchmarks
 """
