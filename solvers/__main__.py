@@ -43,7 +43,14 @@ SOME: dict[str, dict[str, Any]] = {
 }
 
 #: What a user's options and files can cause, on all ranks alike.
-REFUSALS = (da.SolverError, da.FileError, da.DecompositionError, da.GridError, da.BackendError)
+REFUSALS = (
+    da.SolverError,
+    da.FileError,
+    da.DecompositionError,
+    da.GridError,
+    da.BackendError,
+    da.UnsupportedError,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

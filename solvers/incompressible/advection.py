@@ -1,4 +1,5 @@
-"""Fluxes of momentum through the sides of the volumes around the points of a MAC grid.
+"""Fluxes of momentum through the sides of the volumes around the points of a MAC grid. Functions
+are Local, called while a kernel is traced.
 
 Through each side a component is carried by the mean of two neighbouring normal components, weighted
 so that it conserves the mass of the two half cells that the volume is made of. What is carried is
@@ -33,15 +34,16 @@ _TINY = 1e-40
 def convection(velocity: Symbols, i: int, j: int, widths: Widths, advection: str) -> Symbol:
     """The momentum i that leaves along j, per volume."""
     low, high = (
-        _flux(velocity[i], _carrier(velocity, i, j, n, widths), j, n, advection) for n in (0, 1)
+        carried(velocity[i], _carrier(velocity, i, j, n, widths), (j, n), advection) for n in (0, 1)
     )
     return (widths.point(j) if i == j else widths.cell(j)) * (high - low)
 
 
-def _flux(u: Symbol, carrier: Symbol, j: int, n: int, advection: str) -> Symbol:
-    """Momentum carried along j through the low (n = 0) or high (n = 1) side of the volume around a
-    face point.
+def carried(u: Symbol, carrier: Symbol, side: tuple[int, int], advection: str) -> Symbol:
+    """What a velocity carries of u through a side (j, n) of the volume around a point: the low
+    (n = 0) or the high one (n = 1) along j.
     """
+    j, n = side
     if advection == "central":
         return carrier * (0.5 * (u.shift(j, n - 1) + u.shift(j, n)))
     forth = carrier > 0.0

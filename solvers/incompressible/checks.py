@@ -16,21 +16,28 @@ if TYPE_CHECKING:
     from solvers.incompressible.config import IncompressibleConfig
 
 
-def require_sound(config: IncompressibleConfig, choices: Mapping[str, Iterable[str]]) -> None:
+def require_sound(
+    config: IncompressibleConfig,
+    choices: Mapping[str, Iterable[str]],
+    kinds: Mapping[str, type],
+) -> None:
     """Refuse a configuration that describes no flow.
 
     Parameters
     ----------
     config : IncompressibleConfig
     choices : mapping of field to its values
+    kinds : mapping of field to the type of what it holds, None aside
 
     Raises
     ------
     SolverError
         The first rule that is broken.
     """
-    _require_cells(config.cells)
+    require_cells(config.cells)
     _require_numbers(config)
+    for name, kind in kinds.items():
+        _require_kind(name, getattr(config, name), kind)
     for name, values in choices.items():
         _require_choice(name, getattr(config, name), tuple(values))
     if min(config.cells) < REACH[config.advection]:
@@ -40,6 +47,11 @@ def require_sound(config: IncompressibleConfig, choices: Mapping[str, Iterable[s
         )
     if not isinstance(config.periodic, bool):
         require_per_axis("periodic", config.periodic, config.ndim)
+        if not all(isinstance(wraps, bool) for wraps in config.periodic):
+            raise da.SolverError(
+                f"'periodic' says True or False of each axis, received {config.periodic!r}; give "
+                f"these."
+            )
     for name in ("bounds", "initial", "force", "ranks"):
         if getattr(config, name) is not None:
             require_per_axis(name, getattr(config, name), config.ndim)
@@ -47,6 +59,11 @@ def require_sound(config: IncompressibleConfig, choices: Mapping[str, Iterable[s
     _require_sides(config)
     _require_velocities(config)
     _require_forcing(config)
+    if config.les is not None and config.les.friction_velocity and not config.viscosity > 0.0:
+        raise da.SolverError(
+            f"Damping near walls needs a viscosity above 0, received viscosity={config.viscosity} "
+            f"with friction_velocity={config.les.friction_velocity}; leave the latter out."
+        )
     if config.scalar is not None and config.obstacles:
         raise da.SolverError(
             "A scalar passes through bodies, received both 'scalar' and 'obstacles'; give one of "
@@ -54,7 +71,8 @@ def require_sound(config: IncompressibleConfig, choices: Mapping[str, Iterable[s
         )
 
 
-def _require_cells(cells: Any) -> None:
+def require_cells(cells: Any) -> None:
+    """Refuse what is no number of cells along two or three axes."""
     whole = isinstance(cells, tuple) and all(_is_whole(n) and n >= 1 for n in cells)
     if not whole or len(cells) not in (2, 3):
         raise da.SolverError(
@@ -63,16 +81,29 @@ def _require_cells(cells: Any) -> None:
         )
 
 
+def _require_kind(name: str, value: Any, kind: type) -> None:
+    if name == "obstacles":
+        if not isinstance(value, tuple) or not all(isinstance(one, kind) for one in value):
+            raise da.SolverError(
+                f"'{name}' is a tuple of {kind.__name__}, received {value!r}; write "
+                f"({kind.__name__}(...),) for one."
+            )
+    elif value is not None and not isinstance(value, kind):
+        raise da.SolverError(
+            f"'{name}' is a {kind.__name__} or None, received {value!r}; give one of them."
+        )
+
+
 def _require_numbers(config: IncompressibleConfig) -> None:
-    if not (_is_number(config.viscosity) and config.viscosity >= 0.0):
+    if not (is_number(config.viscosity) and config.viscosity >= 0.0):
         raise da.SolverError(
             f"The viscosity is a number of at least 0, received {config.viscosity!r}; give one."
         )
-    if not (_is_number(config.safety) and 0.0 < config.safety <= 1.0):
+    if not (is_number(config.safety) and 0.0 < config.safety <= 1.0):
         raise da.SolverError(
             f"The safety factor lies in (0, 1], received {config.safety!r}; 0.9 is usual."
         )
-    if not (_is_number(config.pressure_tolerance) and 0.0 < config.pressure_tolerance < 1.0):
+    if not (is_number(config.pressure_tolerance) and 0.0 < config.pressure_tolerance < 1.0):
         raise da.SolverError(
             f"The tolerance of the pressure lies in (0, 1), received "
             f"{config.pressure_tolerance!r}; 1e-9 is usual."
@@ -171,7 +202,7 @@ def _require_forcing(config: IncompressibleConfig) -> None:
                 f"A flow rate is held along periodic axes, here {', '.join(periodic) or 'none'}, "
                 f"received '{name}'; make that axis periodic or give an inflow."
             )
-        if not _is_number(mean):
+        if not is_number(mean):
             raise da.SolverError(
                 f"A flow rate is a finite mean velocity, received {mean!r} along '{name}'; give a "
                 f"number."
@@ -179,10 +210,15 @@ def _require_forcing(config: IncompressibleConfig) -> None:
 
 
 def _require_value(name: str, value: Any) -> None:
-    if not callable(value) and not _is_number(value):
+    require_value("A velocity or force", name, value)
+
+
+def require_value(what: str, name: str, value: Any) -> None:
+    """Refuse what is neither a finite number nor a function."""
+    if not callable(value) and not is_number(value):
         raise da.SolverError(
-            f"A velocity or force is a finite number or a function, received {value!r} in {name}; "
-            f"give one of them."
+            f"{what} is a finite number or a function, received {value!r} in {name}; give one of "
+            f"them."
         )
 
 
@@ -212,7 +248,8 @@ def _binds(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite real number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 

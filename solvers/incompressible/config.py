@@ -10,7 +10,7 @@ from solvers.incompressible.advection import Advection
 from solvers.incompressible.checks import require_sound
 from solvers.incompressible.immersed import Obstacle
 from solvers.incompressible.les import Smagorinsky
-from solvers.incompressible.metrics import AXES
+from solvers.incompressible.metrics import AXES, side_names
 from solvers.incompressible.scalar import Scalar
 
 #: A number, or a function of the coordinates (x, y[, z]).
@@ -54,7 +54,8 @@ class IncompressibleConfig:
     slip : tuple of side
         Planes of symmetry: no flow through them, no stress along them.
     initial : tuple of (number or function f(x, y[, z])), optional
-        Velocity at the start, one entry per axis; its divergence is removed. At rest by default.
+        Velocity at the start, one entry per axis; its divergence is removed. By default the fluid
+        is at rest, but for what an inflow sets in motion at once: the potential flow.
     force : tuple of (number, function f(x, y[, z]) or f(t, x, y[, z])), optional
         Body force per mass, one entry per axis.
     flow_rate : mapping of axis name to mean velocity
@@ -115,7 +116,8 @@ class IncompressibleConfig:
 
     def __post_init__(self) -> None:
         choices = {"advection": Advection, "scheme": Scheme, "pressure": Pressure}
-        require_sound(self, {name: get_args(kind) for name, kind in choices.items()})
+        parts = {"obstacles": Obstacle, "scalar": Scalar, "les": Smagorinsky}
+        require_sound(self, {name: get_args(kind) for name, kind in choices.items()}, parts)
 
     @property
     def ndim(self) -> int:
@@ -133,12 +135,7 @@ class IncompressibleConfig:
     @property
     def sides(self) -> tuple[str, ...]:
         """Names of the sides of the box."""
-        return tuple(
-            AXES[axis] + side
-            for axis, periodic in enumerate(self.periodic_axes)
-            if not periodic
-            for side in "-+"
-        )
+        return side_names(self.periodic_axes)
 
     def wall(self, axis: int, side: str) -> tuple[WallValue, ...]:
         """Velocity of the wall at side "-" or "+" of an axis."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -54,10 +53,10 @@ class FlowRate(Part):
     added to the velocity there, and to the force of the next step. A steady flow lacks nothing.
     """
 
-    def __init__(self, config: IncompressibleConfig, grid: da.Grid, metrics: Metrics) -> None:
+    def __init__(self, config: IncompressibleConfig, metrics: Metrics) -> None:
         self._means = {AXES.index(name): mean for name, mean in config.flow_rate.items()}
         self._amount = metrics.bind(kernels.amount)
-        self._share = 1.0 / math.prod(high - low for low, high in grid.bounds)
+        self._share = 1.0 / metrics.box
         self._forces = dict.fromkeys(self._means, 0.0)
         self._lacking: dict[int, tuple[Any, float]] = {}  # sums of u dV, pending, and time steps
 

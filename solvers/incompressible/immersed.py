@@ -36,13 +36,16 @@ import numpy as np
 import distarray as da
 from solvers import linear
 from solvers.incompressible import immersed_kernels as kernels
-from solvers.incompressible.metrics import AXES, Metrics
-from solvers.incompressible.parts import Part, Stage, Velocity
+from solvers.incompressible.checks import require_value
+from solvers.incompressible.metrics import AXES, Floats, Metrics, side_names
+from solvers.incompressible.parts import Limit, Part, Stage, Velocity
 from solvers.incompressible.shapes import Shape
 
 #: The root mean square of the divergence that is left in the fluid, as a share of the largest
 #: velocity over the smallest width of a cell.
 DIVERGENCE = 1e-10
+#: The same as a share of the right-hand side, all that is left of it where nothing moves.
+ROUND_OFF = 1e-14
 MAX_ITERATIONS = 200
 #: How far cells count in the fit of the pressure at a surface, and how many are taken each way.
 FIT_WIDTH, FIT_CELLS = 1.5, 4
@@ -65,7 +68,7 @@ class Obstacle:
     Raises
     ------
     SolverError
-        The shape is none, or the velocity has another number of entries than two or three.
+        The shape is none, or the velocity is no tuple of two or three numbers and functions.
     """
 
     shape: Shape
@@ -77,11 +80,15 @@ class Obstacle:
                 f"An obstacle has a shape, received {self.shape!r}; give one of "
                 "solvers.incompressible.shapes, such as Level(function)."
             )
-        if self.velocity is not None and len(self.velocity) not in (2, 3):
+        if self.velocity is None:
+            return
+        if not isinstance(self.velocity, tuple) or len(self.velocity) not in (2, 3):
             raise da.SolverError(
-                f"The velocity of an obstacle has one entry per axis, received {self.velocity}; "
-                "give two or three."
+                f"The velocity of an obstacle has one entry per axis, received {self.velocity!r}; "
+                "give a tuple of two or three."
             )
+        for value in self.velocity:
+            require_value("A velocity", "an obstacle", value)
 
 
 @dataclass(frozen=True)
@@ -148,6 +155,7 @@ class ImmersedBoundary(Part):
         self._distance = [self._component(axis, self._nearest) for axis in axes]
         self._owner = [self._ownership(axis) for axis in axes]
         self._wall = self._walls() if self._moving else self._distance
+        self._fastest = self._surface_speeds() if self._moving else ()
         self._scratch = [grid.zeros(location=AXES[axis]) for axis in axes]
         self.open = [self._opening(axis, metrics) for axis in axes]
         self.active = grid.zeros(boundary=self._sides(da.Neumann(0.0)))
@@ -155,6 +163,7 @@ class ImmersedBoundary(Part):
         self._steps = [self._step(axis) for axis in axes]
         self._areas = self._through(metrics.bind(kernels.area), self._steps)
         self._dt, self._speed = 1.0, 0.0
+        self._fit: tuple[Any, Any] | None = None  # of the points of the last surface pressure
         self._finest = 1.0 / max(metrics.largest)
         if float(self.active.sum()) == 0.0:
             raise da.SolverError(
@@ -169,8 +178,11 @@ class ImmersedBoundary(Part):
 
     def constrain(self, new: Velocity, stage: Stage) -> None:
         # In every stage, so that a steady flow is one for each of them.
-        self.cover(new)
+        self.cover(new, time=stage.after)
         self.close(new)
+
+    def limit(self, values: Sequence[float]) -> Limit:
+        return Limit(speeds=self._fastest)
 
     def pressure(self, solver: Any) -> ClosedPressure:
         return ClosedPressure(self, solver)
@@ -184,12 +196,14 @@ class ImmersedBoundary(Part):
 
     # What it is made of.
 
-    def cover(self, velocity: Sequence[da.DistArray]) -> None:
-        """Give covered points the velocity that the surface asks for, in place. Collective."""
+    def cover(self, velocity: Sequence[da.DistArray], *, time: float | None = None) -> None:
+        """Give covered points the velocity that the surface asks for, in place, with the velocity
+        of the sides at a time. Collective.
+        """
         for axis, u in enumerate(velocity):
             self._cover(
                 u, self._distance[axis], self._wall[axis], self._scratch[axis],
-                axis=axis, moving=self._moving,
+                axis=axis, moving=self._moving, time=time,
             )  # fmt: skip
             kernels.copy(self._scratch[axis], self.open[axis], self._owner[axis], u)
 
@@ -206,16 +220,14 @@ class ImmersedBoundary(Part):
 
     def leak(self, velocity: Sequence[da.DistArray]) -> list[float]:
         """Volume that flows out of each body per time. Collective; the same bits on any ranks."""
-        return self._through(self._leak, velocity)
+        return self._through(self._leak, velocity, self._steps)
 
-    def _through(self, kernel: Any, arrays: Sequence[da.DistArray]) -> list[float]:
-        """Sums over the steps around each body."""
+    def _through(self, kernel: Any, *arrays: Sequence[da.DistArray]) -> list[float]:
+        """Sums over the steps around each body, of arrays that have one entry per axis."""
         sums = [
             [
-                kernel(u, steps, owner, axis=axis, which=which)
-                for axis, (u, steps, owner) in enumerate(
-                    zip(arrays, self._steps, self._owner, strict=True)
-                )
+                kernel(*of_axis, axis=axis, which=which)
+                for axis, of_axis in enumerate(zip(*arrays, self._owner, strict=True))
             ]
             for which in range(len(self._obstacles))
         ]
@@ -252,20 +264,32 @@ class ImmersedBoundary(Part):
         -------
         float64 array, shape (points,), the same on every rank
         """
-        found = []
-        for point in np.asarray(points, np.float64):
-            places, width = self._cells_around(point)
-            sampled = self.grid.points(places)
-            inside = sampled.sample(self.active, order=0)
+        points = np.asarray(points, np.float64)
+        key = points.shape, points.tobytes()
+        if self._fit is None or self._fit[0] != key:
+            self._fit = key, self._fit_at(points)
+        cells, rows = self._fit[1]
+        values = cells.sample(pressure, order=0)
+        return np.array([np.dot(weights, values[part]) for part, weights in rows])
+
+    def _fit_at(self, points: Floats) -> tuple[Any, list[tuple[slice, Floats]]]:
+        """The cells around points, and for each point which of them it reads and the weights with
+        which they make the value of the fit there. Collective.
+        """
+        around = [self._cells_around(point) for point in points]
+        cells = self.grid.points(np.concatenate([places for places, _ in around]))
+        inside, rows, start = cells.sample(self.active, order=0), list[tuple[slice, Floats]](), 0
+        for point, (places, width) in zip(points, around, strict=True):
+            part = slice(start, start + len(places))
             away = (places - point) / width
-            weight = inside * np.exp(-0.5 * np.sum(away**2, axis=1) / FIT_WIDTH**2)
+            weight = inside[part] * np.exp(-0.5 * np.sum(away**2, axis=1) / FIT_WIDTH**2)
             terms = [np.ones(len(away)), *away.T]
             for i, x in enumerate(away.T):
                 terms += [x * y for y in away.T[i:]]
-            values = sampled.sample(pressure, order=0)
             matrix = np.stack(terms, axis=1) * weight[:, None]
-            found.append(np.linalg.lstsq(matrix, values * weight, rcond=None)[0][0])
-        return np.array(found)
+            rows.append((part, np.linalg.pinv(matrix)[0] * weight))
+            start = part.stop
+        return cells, rows
 
     def _cells_around(self, point: Any) -> tuple[Any, Any]:
         """Centres of the cells around a point, and the width of its cell along each axis."""
@@ -325,9 +349,8 @@ class ImmersedBoundary(Part):
     def _sides(self, condition: Any, end: Any = None, along: int = -1) -> dict[str, Any]:
         """A condition on all sides that are no seams, with another at the ends of one axis."""
         return {
-            AXES[axis]: end if axis == along else condition
-            for axis, periodic in enumerate(self.grid.periodic)
-            if not periodic
+            side: end if AXES.index(side[0]) == along else condition
+            for side in side_names(self.grid.periodic)
         }
 
     def _component(self, axis: int, function: Callable[..., Any]) -> da.DistArray:
@@ -341,6 +364,15 @@ class ImmersedBoundary(Part):
         """
         sides = self._sides(da.Neumann(0.0), end=da.Dirichlet(-1.0), along=axis)
         return self.grid.from_function(self._number, location=AXES[axis], boundary=sides)
+
+    def _surface_speeds(self) -> tuple[float, ...]:
+        """Largest velocity of the surfaces along each axis, from points within a cell of them."""
+        reach = max(
+            float(along.widths(np.arange(cells)).max())
+            for along, cells in zip(self.grid.geometry, self.grid.shape, strict=True)
+        )
+        pairs = zip(self._wall, self._distance, strict=True)
+        return tuple(float(kernels.near(wall, phi, reach=reach)) for wall, phi in pairs)
 
     def _walls(self) -> list[da.DistArray]:
         """Velocity of the nearest point of a surface, at the points of each component."""
@@ -406,7 +438,7 @@ class ClosedPressure:
         solution = linear.cg(
             self._operator,
             self._rhs,
-            rtol=0.0,
+            rtol=ROUND_OFF,
             atol=DIVERGENCE * self._boundary.largest_rate() * math.sqrt(squares),
             max_iterations=MAX_ITERATIONS,
             preconditioner=self._precondition,

@@ -15,8 +15,9 @@ import distarray as da
 from solvers.incompressible.advection import at
 from solvers.incompressible.metrics import Symbol, Symbols, Widths, per_axis
 
-#: A point is covered up to this share of the distance to the next point beyond the surface.
-HALF = 0.5
+#: A point is covered up to this share of the distance to the next point beyond the surface: a half,
+#: and a little more, so that round-off does not cover one of two points that mirror each other.
+HALF = 0.5 + 1e-6
 #: Neighbours farther out than this share are taken for fluid: less than HALF, for round-off and
 #: curvature.
 FLUID = 0.4
@@ -76,6 +77,12 @@ def mark_steps(active: Symbol, opening: Symbol, out: Symbol, *, axis: int) -> No
 
 
 @da.stencil
+def near(wall: Symbol, phi: Symbol, *, reach: Symbol) -> Any:
+    """Largest magnitude of a velocity of the wall at points no farther from it than `reach`."""
+    return da.reduce.max(da.where(abs(phi[...]) <= reach, abs(wall[...]), 0.0))
+
+
+@da.stencil
 def copy(source: Symbol, opening: Symbol, owner: Symbol, u: Symbol) -> None:
     """`u = source` on points that a body covers; not at the ends of the box."""
     covered = (opening[...] == 0.0) & (owner[...] >= 0.0)
@@ -98,12 +105,10 @@ def leak(
 
 
 @per_axis(static=("axis",))
-def area(
-    steps: Symbol, same: Symbol, owner: Symbol, widths: Widths, *, axis: int, which: Symbol
-) -> Any:
-    """Area of the faces of a body normal to an axis, called with their steps twice."""
+def area(steps: Symbol, owner: Symbol, widths: Widths, *, axis: int, which: Symbol) -> Any:
+    """Area of the faces of a body normal to an axis."""
     share = da.where(owner[...] == which, _area(axis, widths, steps.ndim), 0.0)
-    return da.reduce.sum(share * abs(steps[...]) + 0.0 * same[...], reproducible=True)
+    return da.reduce.sum(share * abs(steps[...]), reproducible=True)
 
 
 @da.stencil
@@ -143,8 +148,8 @@ def integrals(x: Symbol, active: Symbol, widths: Widths) -> Any:
     volume = active[...] * widths.volume()
     return (
         da.reduce.sum(volume * x[...], reproducible=True),
-        da.reduce.sum(volume + 0.0 * x[...], reproducible=True),
-        da.reduce.sum(volume * volume + 0.0 * x[...], reproducible=True),
+        da.reduce.sum(volume, reproducible=True),
+        da.reduce.sum(volume * volume, reproducible=True),
     )
 
 

@@ -20,7 +20,16 @@ import numpy as np
 
 import distarray as da
 from solvers.incompressible.advection import at
-from solvers.incompressible.metrics import AXES, Metrics, Symbol, Symbols, Widths, per_axis
+from solvers.incompressible.checks import is_number
+from solvers.incompressible.metrics import (
+    AXES,
+    Metrics,
+    Symbol,
+    Symbols,
+    Widths,
+    per_axis,
+    side_names,
+)
 from solvers.incompressible.parts import Limit, Part, Stage, Velocity
 
 
@@ -40,7 +49,7 @@ class Smagorinsky:
     Raises
     ------
     SolverError
-        A number is negative.
+        What is given is no number, or a negative one.
     """
 
     constant: float = 0.1
@@ -48,15 +57,16 @@ class Smagorinsky:
     damping: float = 25.0
 
     def __post_init__(self) -> None:
-        if not self.constant >= 0.0 or not self.damping > 0.0:
+        numbers = is_number(self.constant) and is_number(self.damping)
+        if not (numbers and self.constant >= 0.0 and self.damping > 0.0):
             raise da.SolverError(
                 f"The model of Smagorinsky takes constants that are not negative, received "
-                f"constant={self.constant}, damping={self.damping}; 0.1 and 25 are usual."
+                f"constant={self.constant!r}, damping={self.damping!r}; 0.1 and 25 are usual."
             )
-        if self.friction_velocity is not None and not self.friction_velocity > 0.0:
+        speed = self.friction_velocity
+        if speed is not None and not (is_number(speed) and speed > 0.0):
             raise da.SolverError(
-                f"A friction velocity is above 0, received {self.friction_velocity}; leave it out "
-                "for no damping."
+                f"A friction velocity is above 0, received {speed!r}; leave it out for no damping."
             )
 
 
@@ -78,9 +88,7 @@ class EddyViscosity(Part):
     measured = 1
 
     def __init__(self, model: Smagorinsky, config: Any, grid: da.Grid) -> None:
-        sides = {
-            AXES[axis]: da.Neumann(0.0) for axis, wraps in enumerate(grid.periodic) if not wraps
-        }
+        sides = dict.fromkeys(side_names(grid.periodic), da.Neumann(0.0))
         self.viscosity = grid.zeros(boundary=sides, name="nu_t")
         self._length = grid.from_function(_mixing_length(model, config, grid))
         metrics = Metrics(grid)
@@ -149,8 +157,8 @@ def _strain_squared(velocity: Symbols, widths: Widths) -> Symbol:
         total = total + normal * normal
         for j in range(i):
             shears = [_shear(velocity, (i, m), (j, n), widths) for n in (0, 1) for m in (0, 1)]
-            # S_ij and S_ji.
-            total = total + 2.0 * 0.25 * sum(s * s for s in shears[1:]) + 0.5 * shears[0] ** 2
+            # S_ij and S_ji, a quarter of the four squares each.
+            total = total + 0.5 * sum(s * s for s in shears)
     return total
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,13 @@ COMPONENTS = "uvw"
 Symbol = Any
 Symbols = Sequence[Any]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def side_names(periodic: Sequence[bool]) -> tuple[str, ...]:
+    """The sides of a box, "x-", "x+", ...: two of each axis that is not periodic. Local."""
+    return tuple(
+        AXES[axis] + side for axis, wraps in enumerate(periodic) if not wraps for side in "-+"
+    )
 
 
 class Widths:
@@ -85,6 +93,8 @@ class Metrics:
     Attributes
     ----------
     stretched : tuple of bool
+    box : float
+        The volume of the box.
     largest : tuple of float
         Largest reciprocal of a width along each axis.
     stiffness : tuple of float
@@ -94,6 +104,7 @@ class Metrics:
 
     def __init__(self, grid: da.Grid) -> None:
         self.ndim = grid.ndim
+        self.box = math.prod(high - low for low, high in grid.bounds)
         self.stretched = tuple(h is None for h in grid.spacing)
         self._profiles: list[da.Profile] = []
         self._scalars: dict[str, float] = {}

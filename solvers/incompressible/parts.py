@@ -20,6 +20,10 @@ from typing import Any
 import distarray as da
 
 Velocity = list[da.DistArray]
+#: The stages of the Runge-Kutta scheme (see `schemes`): each advances by dt / 2 and is then mixed
+#: with the old state. (Share of the old state, time of the state it starts from, time of the new
+#: state, in steps.)
+STAGES = ((0.0, 0.0, 0.5), (0.0, 0.5, 1.0), (2.0 / 3.0, 1.0, 0.5), (0.0, 0.5, 1.0))
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,14 @@ class Limit:
         Of an equation of its own.
     frequency : float
         Of waves, added to the rate of convection, in 1 / time.
+    speeds : tuple of float
+        Largest velocity along each axis that the fluid is about to have; empty for none.
     """
 
     viscosity: float = 0.0
     diffusivity: float = 0.0
     frequency: float = 0.0
+    speeds: tuple[float, ...] = ()
 
 
 class Part:

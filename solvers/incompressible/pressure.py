@@ -8,18 +8,11 @@ at the sides.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Protocol
 
 import distarray as da
 from solvers.fft_poisson import FFTPoisson
-from solvers.incompressible.metrics import (
-    AXES,
-    Metrics,
-    Symbol,
-    Widths,
-    per_axis,
-)
+from solvers.incompressible.metrics import Metrics, Symbol, Widths, per_axis, side_names
 from solvers.multigrid import EllipticOperator, Multigrid
 
 
@@ -39,7 +32,7 @@ def poisson_solver(grid: da.Grid, method: str, tolerance: float) -> PoissonSolve
 
 def _closed(grid: da.Grid) -> dict[str, da.Condition] | None:
     """A zero normal derivative at all sides."""
-    return {AXES[a]: da.Neumann(0.0) for a, wraps in enumerate(grid.periodic) if not wraps} or None
+    return dict.fromkeys(side_names(grid.periodic), da.Neumann(0.0)) or None
 
 
 class PressureSolver:
@@ -81,8 +74,8 @@ class MultigridPressure:
         operator = EllipticOperator(grid, boundary=_closed(grid))
         self._cycles = Multigrid(operator, reproducible=True)
         self._tolerance = tolerance
-        self._total = Metrics(grid).bind(total)
-        self._share = 1.0 / math.prod(high - low for low, high in grid.bounds)
+        metrics = Metrics(grid)
+        self._total, self._share = metrics.bind(total), 1.0 / metrics.box
         self._balanced = grid.zeros()
 
     def solve(self, rhs: da.DistArray, out: da.DistArray) -> None:

@@ -11,15 +11,13 @@ import csv
 import importlib.resources
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from solvers.incompressible.comparison import Comparison, Row
 from solvers.incompressible.config import IncompressibleConfig
+from solvers.incompressible.metrics import Floats
 from solvers.incompressible.solver import IncompressibleSolver
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
 
 #: Neighbours that an interpolated value is made of: cubic, so that it adds less than the scheme's
 #: own error.
@@ -139,7 +137,7 @@ def why_not_compared(config: IncompressibleConfig) -> str:
     )
 
 
-def centre_line(flow: IncompressibleSolver, component: int) -> tuple[Array, Array]:
+def centre_line(flow: IncompressibleSolver, component: int) -> tuple[Floats, Floats]:
     """Positions and values of velocity component 0 or 1 of a 2-D flow along the middle of the box
     across it. Collective.
 
@@ -148,7 +146,7 @@ def centre_line(flow: IncompressibleSolver, component: int) -> tuple[Array, Arra
     return cross_line(flow, component, 0.5 * sum(flow.grid.bounds[component]))
 
 
-def cross_line(flow: IncompressibleSolver, component: int, at: float) -> tuple[Array, Array]:
+def cross_line(flow: IncompressibleSolver, component: int, at: float) -> tuple[Floats, Floats]:
     """Positions and values of a velocity component of a 2-D flow between two walls, along the line
     across it at a position. Collective.
 
@@ -165,7 +163,7 @@ def cross_line(flow: IncompressibleSolver, component: int, at: float) -> tuple[A
     return positions, np.concatenate((walls[:1], values, walls[1:]))
 
 
-def faces(flow: IncompressibleSolver, axis: int) -> Array:
+def faces(flow: IncompressibleSolver, axis: int) -> Floats:
     """Positions of all faces along an axis, both ends included, on every rank. Local."""
     cells, (low, high) = flow.config.cells[axis], flow.grid.bounds[axis]
     given = (flow.config.coordinates or {}).get("xyz"[axis])
@@ -174,7 +172,7 @@ def faces(flow: IncompressibleSolver, axis: int) -> Array:
     return np.linspace(low, high, cells + 1)
 
 
-def interpolate(positions: Array, values: Array, at: float) -> float:
+def interpolate(positions: Floats, values: Floats, at: float) -> float:
     """Value at a position of the cubic through the four nearest points. Local."""
     first, weights = _stencil(positions, at)
     return float(values[first : first + POINTS] @ weights)
@@ -186,7 +184,7 @@ def read_table(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(_without_comments(text.splitlines())))
 
 
-def peak(positions: Array, values: Array) -> tuple[float, float]:
+def peak(positions: Floats, values: Floats) -> tuple[float, float]:
     """Position and value of the largest, from the parabola through it and its neighbours. Local."""
     k = int(np.clip(np.argmax(values), 1, len(values) - 2))
     near = slice(k - 1, k + 2)
@@ -197,7 +195,7 @@ def peak(positions: Array, values: Array) -> tuple[float, float]:
     return float(origin - b / (2.0 * a)), float(c - b * b / (4.0 * a))
 
 
-def _peak(positions: Array, values: Array) -> float:
+def _peak(positions: Floats, values: Floats) -> float:
     return peak(positions, values)[1]
 
 
@@ -232,7 +230,7 @@ def _gate(gates: dict[int, dict[int, float]], flow: IncompressibleSolver) -> flo
     return known[max(fitting)] if fitting else None
 
 
-def _stencil(positions: Array, at: float) -> tuple[int, Array]:
+def _stencil(positions: Floats, at: float) -> tuple[int, Floats]:
     """First of the points around a position, and the weights of Lagrange's formula."""
     first = int(np.clip(np.searchsorted(positions, at) - POINTS // 2, 0, len(positions) - POINTS))
     near = positions[first : first + POINTS]

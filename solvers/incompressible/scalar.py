@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.incompressible.advection import weno
+from solvers.incompressible.advection import carried
+from solvers.incompressible.checks import is_number, require_value
 from solvers.incompressible.metrics import (
     AXES,
     COMPONENTS,
@@ -27,13 +28,12 @@ from solvers.incompressible.metrics import (
     Symbols,
     Widths,
     per_axis,
+    side_names,
 )
-from solvers.incompressible.parts import Limit, Part, Stage, Velocity
+from solvers.incompressible.parts import STAGES, Limit, Part, Stage, Velocity
 
 #: A number, or a function of the coordinates (x, y[, z]).
 Field = float | Callable[..., Any]
-#: Shares of the old state in the stages of half a step (see `schemes`).
-KEEP = (0.0, 0.0, 2.0 / 3.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Scalar:
     Raises
     ------
     SolverError
-        The diffusivity is negative.
+        The diffusivity is negative, or an entry is of another kind than is said here.
     """
 
     diffusivity: float
@@ -74,9 +74,27 @@ class Scalar:
     name: str = "T"
 
     def __post_init__(self) -> None:
-        if not self.diffusivity >= 0.0:
+        if not (is_number(self.diffusivity) and self.diffusivity >= 0.0):
             raise da.SolverError(
-                f"A diffusivity is not negative, received {self.diffusivity}; give 0 or more."
+                f"A diffusivity is not negative, received {self.diffusivity!r}; give 0 or more."
+            )
+        for name in ("initial", "source"):
+            require_value("A scalar", name, getattr(self, name))
+        if not isinstance(self.boundary, Mapping):
+            raise da.SolverError(
+                f"The boundary of a scalar names sides and their conditions, received "
+                f"{self.boundary!r}; give a dict."
+            )
+        buoyancy = () if self.buoyancy is None else self.buoyancy
+        if not isinstance(buoyancy, tuple) or not all(map(is_number, buoyancy)):
+            raise da.SolverError(
+                f"Buoyancy is a tuple of numbers, one per axis, received {self.buoyancy!r}; give "
+                f"such a tuple."
+            )
+        if not is_number(self.reference) or not isinstance(self.name, str):
+            raise da.SolverError(
+                f"A scalar has a number for reference and a text for name, received "
+                f"reference={self.reference!r}, name={self.name!r}; give these."
             )
 
 
@@ -106,10 +124,7 @@ class ScalarTransport(Part):
         self._constants = {"advection": config.advection, "kappa": scalar.diffusivity}
         _check(scalar, grid)
         boundary = {
-            AXES[axis] + side: scalar.boundary.get(AXES[axis] + side, da.Neumann(0.0))
-            for axis, periodic in enumerate(grid.periodic)
-            if not periodic
-            for side in "-+"
+            side: scalar.boundary.get(side, da.Neumann(0.0)) for side in side_names(grid.periodic)
         }
         self.values = _made(grid, scalar.initial, boundary=boundary, name=scalar.name)
         self._source = _made(grid, scalar.source)
@@ -122,6 +137,7 @@ class ScalarTransport(Part):
         names = [f"{COMPONENTS[axis]}_rate" for axis in axes]
         self.fields = {scalar.name: self.values, **dict(zip(names, self._rate, strict=True))}
         metrics = Metrics(grid)
+        self._box, self._time = metrics.box, 0.0
         self._transport = metrics.bind(transport)
         self._lift, self._flux = metrics.bind(lift), metrics.bind(flux)
         self._steepest, self._integral = metrics.bind(steepest), metrics.bind(integral)
@@ -134,10 +150,11 @@ class ScalarTransport(Part):
 
     def stage(self, velocity: Velocity, stage: Stage) -> None:
         if stage.last and stage.number == 0:
-            self._whole_step(stage)
-            return
-        self._new = self._stages[stage.number % 2]
-        self._advance(self._now, self._new, keep=stage.keep, dt=stage.dt, time=stage.time)
+            for number, (keep, start, _) in enumerate(STAGES):
+                time = stage.time + start * stage.step
+                self._advance(number, keep=keep, dt=0.5 * stage.dt, time=time)
+        else:
+            self._advance(stage.number, keep=stage.keep, dt=stage.dt, time=stage.time)
 
     def push(self, now: Velocity, new: Velocity, stage: Stage, *, scale: float) -> None:
         whole = stage.last and stage.number == 0
@@ -147,20 +164,27 @@ class ScalarTransport(Part):
                 self._lift(
                     new[axis], self._now, other,
                     axis=axis, scale=scale * strength, reference=self._scalar.reference,
+                    time=stage.given,
                 )  # fmt: skip
 
     def stage_end(self, stage: Stage) -> None:
         self._now = self._new
         if stage.last:
             self.values[...] = self._new
-            self._now = self.values
+            self._now, self._time = self.values, stage.end
 
     def finish(self, velocity: Velocity, pressure: da.DistArray, *, time: float, dt: float) -> None:
         for u, carrier, rate in zip(velocity, self._carrier, self._rate, strict=True):
             look_back(u, carrier, rate, dt=dt)
 
+    def rest(self) -> dict[str, Any]:
+        return {f"{self._scalar.name}_time": self._time}
+
+    def restore(self, attrs: Mapping[str, Any]) -> None:
+        self._time = float(attrs[f"{self._scalar.name}_time"])
+
     def rates(self) -> list[Any]:
-        return [self._steepest(self.values)]
+        return [self._steepest(self.values, time=self._time)]
 
     def limit(self, values: Sequence[float]) -> Limit:
         # Buoyancy frequency of the steepest stratification.
@@ -175,8 +199,7 @@ class ScalarTransport(Part):
 
     def mean(self) -> float:
         """Mean over the box. Collective; the same bits on any ranks."""
-        volume = math.prod(high - low for low, high in self._grid.bounds)
-        return float(self._integral(self.values)) / volume
+        return float(self._integral(self.values)) / self._box
 
     def mean_flux(self, velocity: Velocity, axis: int) -> float:
         """Mean over the box of `u T - kappa dT/dx` along an axis: in a steady state between two
@@ -184,9 +207,11 @@ class ScalarTransport(Part):
 
         The mean Nusselt number of a cavity is this over `kappa (T_hot - T_cold) / width`.
         """
-        volume = math.prod(high - low for low, high in self._grid.bounds)
-        total = self._flux(velocity[axis], self.values, axis=axis, kappa=self._scalar.diffusivity)
-        return float(total) / volume
+        total = self._flux(
+            velocity[axis], self.values,
+            axis=axis, kappa=self._scalar.diffusivity, time=self._time,
+        )  # fmt: skip
+        return float(total) / self._box
 
     def wall_gradient(self, side: str) -> Any:
         """Outward normal derivative at a side with a fixed value (a number), of second order, from
@@ -199,9 +224,19 @@ class ScalarTransport(Part):
         Returns
         -------
         float64 array of the host, on every rank: over the cells along the side.
+
+        Raises
+        ------
+        SolverError
+            The side has no such value.
         """
-        axis, high = AXES.index(side[0]), side[1] == "+"
-        wall = float(self._scalar.boundary[side].value)
+        condition = self._scalar.boundary.get(side)
+        if not isinstance(condition, da.Dirichlet) or not is_number(condition.value):
+            raise da.SolverError(
+                f"A gradient is taken at a side with a number for its value, received {side!r} "
+                f"with {condition!r}; name such a side."
+            )
+        axis, high, wall = AXES.index(side[0]), side[1] == "+", float(condition.value)
         cells, bound = self._grid.shape[axis], self._grid.bounds[axis][high]
         index = (cells - 1, cells - 2) if high else (0, 1)
         layers = [np.asarray(self.values[(*(slice(None),) * axis, i)].gather()) for i in index]
@@ -210,17 +245,12 @@ class ScalarTransport(Part):
         one, two = far / (near * (far - near)), near / (far * (far - near))
         return -(one * (layers[0] - wall) - two * (layers[1] - wall))
 
-    def _whole_step(self, stage: Stage) -> None:
-        for number, keep in enumerate(KEEP):
-            start = self._now if number == 0 else self._new
-            self._new = self._stages[number % 2]
-            self._advance(start, self._new, keep=keep, dt=0.5 * stage.dt, time=stage.time)
-
-    def _advance(
-        self, now: da.DistArray, new: da.DistArray, *, keep: float, dt: float, time: float
-    ) -> None:
+    def _advance(self, number: int, *, keep: float, dt: float, time: float) -> None:
+        """One stage, into `self._new`."""
+        now = self._new if number else self._now
+        self._new = self._stages[number % 2]
         self._transport(
-            *self._carrier, now, self.values, self._source, new,
+            *self._carrier, now, self.values, self._source, self._new,
             keep=keep, dt=dt, time=time, **self._constants,
         )  # fmt: skip
 
@@ -233,7 +263,7 @@ def transport(  # noqa: PLR0917
     """A stage `new = keep old + (1 - keep) (now + dt (-div(u T) + kappa lap T + source))`."""
     rate = source[...]
     for j, u in enumerate(carrier):
-        low, high = (_carried(u.shift(j, n), now, j, n, advection) for n in (0, 1))
+        low, high = (carried(now, u.shift(j, n), (j, n), advection) for n in (0, 1))
         rate = rate - widths.cell(j) * (high - low)
         rate = rate + widths.second(now, j, on_points=False, scale=kappa)
     new[...] = keep * old[...] + (1.0 - keep) * (now[...] + dt * rate)
@@ -269,7 +299,7 @@ def flux(u: Symbol, t: Symbol, widths: Widths, *, axis: int, kappa: Symbol) -> A
         low, high = t.shift(axis, n - 1), t.shift(axis, n)
         slope = widths.point(axis, n) * (high - low)
         total = total + 0.5 * (u.shift(axis, n) * 0.5 * (low + high) - kappa * slope)
-    return da.reduce.sum(widths.volume() * total + 0.0 * t[...], reproducible=True)
+    return da.reduce.sum(widths.volume() * total, reproducible=True)
 
 
 @per_axis()
@@ -287,17 +317,6 @@ def integral(t: Symbol, widths: Widths) -> Any:
     return da.reduce.sum(widths.volume() * t[...], reproducible=True)
 
 
-def _carried(carrier: Symbol, t: Symbol, j: int, n: int, advection: str) -> Symbol:
-    """What passes the low (n = 0) or high (n = 1) face of a cell along j."""
-    if advection == "central":
-        return carrier * (0.5 * (t.shift(j, n - 1) + t.shift(j, n)))
-    forth = carrier > 0.0
-    if advection == "upwind":
-        return carrier * da.where(forth, t.shift(j, n - 1), t.shift(j, n))
-    values = [da.where(forth, t.shift(j, n - 3 + k), t.shift(j, n + 2 - k)) for k in range(5)]
-    return carrier * weno(values)
-
-
 def _made(grid: da.Grid, value: Field, **options: Any) -> da.DistArray:
     if callable(value):
         return grid.from_function(value, **options)
@@ -310,12 +329,7 @@ def _centre(grid: da.Grid, axis: int, index: int) -> float:
 
 
 def _check(scalar: Scalar, grid: da.Grid) -> None:
-    sides = [
-        AXES[axis] + side
-        for axis, periodic in enumerate(grid.periodic)
-        if not periodic
-        for side in "-+"
-    ]
+    sides = side_names(grid.periodic)
     for side in scalar.boundary:
         if side not in sides:
             raise da.SolverError(

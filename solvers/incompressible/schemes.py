@@ -20,11 +20,8 @@ from solvers.incompressible import kernels
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.implicit import ImplicitViscosity
 from solvers.incompressible.metrics import AXES, COMPONENTS, Metrics
-from solvers.incompressible.parts import Part, Stage, Velocity
+from solvers.incompressible.parts import STAGES, Part, Stage, Velocity
 
-#: Each stage advances by dt / 2 and is then mixed with the old state: (share of the old state, time
-#: of the state it starts from, time of the new state, in steps).
-STAGES = ((0.0, 0.0, 0.5), (0.0, 0.5, 1.0), (2.0 / 3.0, 1.0, 0.5), (0.0, 0.5, 1.0))
 #: With implicit viscosity a step is at most so many times as long as viscosity lets an explicit one
 #: be: a step that is much longer is stable, but no longer follows the flow.
 FARTHEST = 50.0
@@ -68,11 +65,11 @@ class Scheme(abc.ABC):
         """
 
     def rest(self) -> dict[str, Any]:
-        """What a file says about the scheme besides its fields."""
+        """What a file says about the scheme besides its fields. Local."""
         return {}
 
     def restore(self, attrs: Mapping[str, Any]) -> None:
-        """Continue from what `rest` said."""
+        """Continue from what `rest` said. Local."""
         del attrs
 
     def accelerate(

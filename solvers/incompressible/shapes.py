@@ -1,4 +1,4 @@
-"""Solid shapes as signed distances: negative inside, positive outside, in units of length. Pure.
+"""Solid shapes as signed distances: negative inside, positive outside, in units of length. Local.
 
 Distances are exact outside and at surfaces of single shapes; what is joined keeps its surface.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.incompressible.checks import is_number
 
 #: Signed distance of points from a surface: a function of broadcastable coordinates (x, y[, z]).
 Distance = Callable[..., Any]
@@ -46,6 +47,7 @@ class Circle(Shape):
     radius: float
 
     def __post_init__(self) -> None:
+        _check_point("centre", self.centre)
         _check_radius(self.radius)
 
     def distance(self, *coords: Any) -> Any:
@@ -73,7 +75,13 @@ class Cylinder(Shape):
     axis: int = 2
 
     def __post_init__(self) -> None:
+        _check_point("centre", self.centre)
         _check_radius(self.radius)
+        if self.axis not in range(len(self.centre)):
+            raise da.SolverError(
+                f"A cylinder lies along one of {len(self.centre)} axes, received "
+                f"axis={self.axis!r}; give a number from 0 on."
+            )
 
     def distance(self, *coords: Any) -> Any:
         _check_axes("centre", self.centre, coords)
@@ -93,6 +101,9 @@ class Box(Shape):
     high: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        _check_point("low", self.low)
+        _check_point("high", self.high)
+        _check_axes("high", self.high, self.low)
         if not all(a < b for a, b in zip(self.low, self.high, strict=True)):
             raise da.SolverError(
                 f"A box has its low corner below its high one, received low={self.low}, "
@@ -117,6 +128,12 @@ class Union(Shape):
 
     shapes: tuple[Shape, ...]
 
+    def __post_init__(self) -> None:
+        if not self.shapes:
+            raise da.SolverError("A union holds one shape or more, received none; give some.")
+        for shape in self.shapes:
+            _check_shape(shape)
+
     def distance(self, *coords: Any) -> Any:
         nearest = self.shapes[0].distance(*coords)
         for shape in self.shapes[1:]:
@@ -130,6 +147,9 @@ class Outside(Shape):
 
     shape: Shape
 
+    def __post_init__(self) -> None:
+        _check_shape(self.shape)
+
     def distance(self, *coords: Any) -> Any:
         return -self.shape.distance(*coords)
 
@@ -142,6 +162,12 @@ class Level(Shape):
 
     function: Distance
 
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise da.SolverError(
+                f"A level is a function of the coordinates, received {self.function!r}; give one."
+            )
+
     def distance(self, *coords: Any) -> Any:
         return self.function(*coords)
 
@@ -151,8 +177,21 @@ def _length(parts: Any) -> Any:
 
 
 def _check_radius(radius: float) -> None:
-    if not radius > 0.0:
-        raise da.SolverError(f"A radius is above 0, received {radius}; give a larger one.")
+    if not (is_number(radius) and radius > 0.0):
+        raise da.SolverError(f"A radius is above 0, received {radius!r}; give a larger one.")
+
+
+def _check_point(name: str, values: Any) -> None:
+    if not isinstance(values, tuple) or not all(map(is_number, values)):
+        raise da.SolverError(
+            f"'{name}' of a shape is a tuple of numbers, one per axis, received {values!r}; give "
+            f"such a tuple."
+        )
+
+
+def _check_shape(shape: Any) -> None:
+    if not isinstance(shape, Shape):
+        raise da.SolverError(f"Shapes are joined with shapes, received {shape!r}; give a shape.")
 
 
 def _check_axes(name: str, values: tuple[float, ...], coords: tuple[Any, ...]) -> None:

@@ -1,4 +1,5 @@
-"""The sides of the box: the conditions of each component, and what flows through.
+"""The sides of the box: the conditions of each component, and what flows through. Functions are
+Local.
 
 The flow through sides with a given velocity is summed over the whole side by every rank alike, from
 the values that the conditions give to the points there.
@@ -17,6 +18,8 @@ import distarray as da
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.metrics import AXES
 
+#: Shares of a time at which functions are looked at in advance.
+LOOKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: A net flow below this share of what flows through the sides is round-off.
 _ROUND_OFF = 1e-12
 
@@ -49,7 +52,7 @@ class Sides:
     areas : dict of side to float
         Of the sides that the flow passes.
     varies : bool
-        Whether a normal velocity is given by a function.
+        Whether a velocity is given by a function.
 
     Raises
     ------
@@ -61,7 +64,7 @@ class Sides:
         self._config, self._grid = config, grid
         self._given = {side: velocity[place(side)[0]] for side, velocity in config.inflow.items()}
         self.areas = {side: self._area(side) for side in (*config.inflow, *config.outflow)}
-        self.varies = any(callable(value) for value in self._given.values())
+        self.varies = any(callable(v) for given in config.moving.values() for v in given)
         # Normal velocities that may be corrected: functions, whose means over faces are not exact.
         self._corrected = {s for s, v in self._given.items() if callable(v)}
         if config.outflow:
@@ -83,14 +86,17 @@ class Sides:
                 found[side] = da.Outflow()  # leaves the points on the side to `outflow`
         return found
 
-    def largest(self, axis: int, time: float) -> float:
-        """Largest magnitude of the given velocities along an axis at a time. Local, and the same on
-        all ranks: the fluid at rest is about to be dragged along.
+    def largest(self, axis: int, time: float, ahead: float = 0.0) -> float:
+        """Largest magnitude of the given velocities along an axis at a time and, of functions, at
+        some times until `ahead` later. Local, and the same on all ranks: the fluid at rest is about
+        to be dragged along.
         """
+        times = [time + share * ahead for share in LOOKS] if ahead else [time]
         return max(
             (
-                float(np.max(abs(self._values(side, axis, velocity[axis], time))))
+                float(np.max(abs(self._values(side, axis, velocity[axis], t))))
                 for side, velocity in self._config.moving.items()
+                for t in (times if callable(velocity[axis]) else times[:1])
             ),
             default=0.0,
         )

@@ -34,6 +34,7 @@ from solvers.incompressible.pressure import poisson_solver
 from solvers.incompressible.scalar import ScalarTransport
 from solvers.incompressible.schemes import AdamsBashforth, RungeKutta, Scheme
 from solvers.incompressible.sides import Sides
+from solvers.incompressible.statistics import kinetic_energy
 
 
 class IncompressibleSolver(Solver):
@@ -81,7 +82,7 @@ class IncompressibleSolver(Solver):
         self.parts: tuple[Part, ...] = ()
         for part in self._own_parts():
             self.add(part)
-        if config.initial is not None:
+        if config.initial is not None or config.inflow:
             self._start()
 
     def add(self, part: Part) -> None:
@@ -106,8 +107,7 @@ class IncompressibleSolver(Solver):
         SolverError
             Fluid and sides are at rest, and there is no viscosity.
         """
-        speeds = self._speeds(self.time)
-        return self._limit([float(value) for value in [*speeds, *self._part_rates()]])
+        return self._stable(self._limiting())
 
     def step(self, dt: float) -> None:
         """Advance the velocity and the pressure by `dt`. Collective."""
@@ -125,11 +125,7 @@ class IncompressibleSolver(Solver):
         On a face between cells |u|^2 / 2 stands for the volume around it. On a wall it is zero; on
         a side that the flow passes it stands for a whole cell.
         """
-        squares = [
-            float(self._energy(u, axis=axis, time=self.time))
-            for axis, u in enumerate(self._velocity)
-        ]
-        return 0.5 * sum(squares) / math.prod(high - low for low, high in self.grid.bounds)
+        return kinetic_energy(self._velocity, time=self.time, metrics=self._metrics)
 
     def scalars(self) -> dict[str, float]:
         found = {"energy": self.kinetic_energy(), "divergence": self.max_divergence()}
@@ -221,22 +217,45 @@ class IncompressibleSolver(Solver):
     def _part_rates(self) -> list[Any]:
         return [value for part in self.parts for value in part.rates()]
 
+    def _limiting(self) -> list[float]:
+        """What `_limit` takes, now."""
+        return [float(value) for value in [*self._speeds(self.time), *self._part_rates()]]
+
+    def _next(self, until: float | None) -> tuple[float, float]:
+        if self._time_step is None:
+            self._time_step = self._limit(self._limiting())
+        return super()._next(until)
+
     def _limit(self, speeds: Sequence[float]) -> float:
-        """The time step for the largest |u| / d of each axis and what the parts measured."""
+        """The time step for the largest |u| / d of each axis and what the parts measured, and for
+        what the sides will do as long as it holds: until the measurement after the next is read.
+        """
+        dt, steps = self._stable(speeds), 2 * self.config.measure_every
+        for _ in range(8):  # a shorter step holds for a shorter time
+            longer, dt = dt, min(dt, self._stable(speeds, ahead=steps * dt))
+            if dt > 0.5 * longer:
+                break
+        return dt
+
+    def _stable(self, speeds: Sequence[float], ahead: float = 0.0) -> float:
+        """The time step for these values, and for the sides from now until `ahead` from now."""
         rates, values = speeds[: self.config.ndim], list(speeds[self.config.ndim :])
         viscosity, diffusivity = self._scheme.viscosity, 0.0
-        sides = [
-            self._sides.largest(axis, self.time) * r for axis, r in enumerate(self._metrics.largest)
-        ]
-        convection = sum(map(max, rates, sides))
-        imaginary, real = EXTENT[self.config.advection]
-        frequency = imaginary * convection
+        known = [self._sides.largest(axis, self.time, ahead) for axis in range(self.config.ndim)]
+        frequency = 0.0
         for part in self.parts:
             limit = part.limit(values[: part.measured])
             del values[: part.measured]
             viscosity += limit.viscosity
             diffusivity = max(diffusivity, limit.diffusivity)
             frequency += limit.frequency
+            known = list(map(max, known, limit.speeds or known))
+        convection = sum(
+            max(rate, speed * r)
+            for rate, speed, r in zip(rates, known, self._metrics.largest, strict=True)
+        )
+        imaginary, real = EXTENT[self.config.advection]
+        frequency += imaginary * convection
         diffusion = max(viscosity, diffusivity) * sum(self._metrics.stiffness) + real * convection
         rate = math.hypot(
             diffusion / self._scheme.real_limit, frequency / self._scheme.imaginary_limit
@@ -268,7 +287,6 @@ class IncompressibleSolver(Solver):
         self._diverge = metrics.bind(kernels.divergence)
         self._correct = metrics.bind(kernels.correct)
         self._change, self._speed = metrics.bind(kernels.change), metrics.bind(kernels.speed)
-        self._energy = metrics.bind(kernels.energy)
 
     def _component(self, axis: int) -> da.DistArray:
         options: dict[str, Any] = {
@@ -290,7 +308,7 @@ class IncompressibleSolver(Solver):
         if config.force is not None:
             found.append(BodyForce(config.force, self.grid))
         if config.flow_rate:
-            found.append(FlowRate(config, self.grid, self._metrics))
+            found.append(FlowRate(config, self._metrics))
         if config.outflow:
             self._outflow = Outflow(config, self.grid, self._metrics, self._sides)
             found.append(self._outflow)

@@ -1,6 +1,7 @@
 """Statistics of flows: running means and rms, energy spectra, enstrophy and dissipation.
 
-All sums are reproducible: they have the same bits on any number of ranks.
+All sums are reproducible: they have the same bits on any number of ranks. Sides whose velocity is a
+function of the time have that of the end of the last step.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.incompressible import kernels
 from solvers.incompressible.advection import at
 from solvers.incompressible.metrics import (
     COMPONENTS,
+    Floats,
     Metrics,
     Symbol,
     Symbols,
@@ -22,8 +25,6 @@ from solvers.incompressible.metrics import (
     per_axis,
 )
 from solvers.incompressible.parts import Part, Velocity
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Statistics(Part):
@@ -79,27 +80,27 @@ class Statistics(Part):
     def time(self) -> float:
         return float(self._weight.max())
 
-    def mean(self, component: int) -> Array:
+    def mean(self, component: int) -> Floats:
         """Mean velocity in the cells, over time and the homogeneous axes, on every rank.
         Collective.
         """
         return self._profile(self._first[component])
 
-    def mean_pressure(self) -> Array:
+    def mean_pressure(self) -> Floats:
         """Mean pressure, as `mean`. Collective."""
         return self._profile(self._pressure)
 
-    def stress(self, i: int, j: int) -> Array:
+    def stress(self, i: int, j: int) -> Floats:
         """Mean of the product of the fluctuations of two components, as `mean`. Collective."""
         i, j = sorted((i, j))
         product = self._profile(self._second[self._pairs.index((i, j))])
         return product - self.mean(i) * self.mean(j)
 
-    def rms(self, component: int) -> Array:
+    def rms(self, component: int) -> Floats:
         """Root mean square of the fluctuations of a component, as `mean`. Collective."""
         return np.sqrt(np.maximum(self.stress(component, component), 0.0))
 
-    def _profile(self, total: da.DistArray) -> Array:
+    def _profile(self, total: da.DistArray) -> Floats:
         found = total / max(self.time, 1e-300)
         if not self._average:
             return np.asarray(found.gather())
@@ -108,7 +109,7 @@ class Statistics(Part):
         return np.asarray(np.asarray(found.gather()).sum(axis=self._average) / count)
 
 
-def spectrum(velocity: Velocity) -> tuple[Array, Array]:
+def spectrum(velocity: Velocity) -> tuple[Floats, Floats]:
     """Kinetic energy per volume in shells of wave numbers of a periodic box. Collective.
 
     Parameters
@@ -151,12 +152,12 @@ def enstrophy(velocity: Velocity) -> float:
     """Mean of |curl u|^2 / 2 over the box: of the vorticity on the edges of the cells, where it
     reads one difference along each of two axes. Collective; the same bits on any ranks.
     """
-    grid = _grid(velocity)
-    kernel = Metrics(grid).bind(vorticity_squared)
+    metrics = Metrics(_grid(velocity))
+    kernel = metrics.bind(vorticity_squared)
     total = math.fsum(
-        float(kernel(*velocity, i=i, j=j)) for i in range(grid.ndim) for j in range(i)
+        float(kernel(*velocity, i=i, j=j)) for i in range(metrics.ndim) for j in range(i)
     )
-    return 0.5 * total / _volume(grid)
+    return 0.5 * total / metrics.box
 
 
 def dissipation(velocity: Velocity, viscosity: float) -> float:
@@ -192,18 +193,29 @@ class EnergyHistory(Part):
         """Add a row. Collective."""
         self.rows.append((time, kinetic_energy(velocity), enstrophy(velocity)))
 
-    def decay(self) -> tuple[Array, Array]:
+    def decay(self) -> tuple[Floats, Floats]:
         """Times in the middle of two rows, and -dE/dt there. Local."""
         time, energy, _ = np.array(self.rows).T
         return 0.5 * (time[1:] + time[:-1]), -np.diff(energy) / np.diff(time)
 
 
-def kinetic_energy(velocity: Velocity) -> float:
-    """Mean of |u|^2 / 2 over the box. Collective; the same bits on any ranks."""
-    grid = _grid(velocity)
-    kernel = Metrics(grid).bind(squared)
-    total = math.fsum(float(kernel(u, axis=axis)) for axis, u in enumerate(velocity))
-    return 0.5 * total / _volume(grid)
+def kinetic_energy(
+    velocity: Velocity, *, time: float | None = None, metrics: Metrics | None = None
+) -> float:
+    """Mean of |u|^2 / 2 over the box. Collective; the same bits on any ranks.
+
+    Parameters
+    ----------
+    velocity : list of DistArray
+    time : float, optional
+        Of functions that give velocities of sides.
+    metrics : Metrics, optional
+        Of the grid, where there are some.
+    """
+    metrics = metrics or Metrics(_grid(velocity))
+    kernel = metrics.bind(kernels.energy)
+    total = math.fsum(float(kernel(u, axis=axis, time=time)) for axis, u in enumerate(velocity))
+    return 0.5 * total / metrics.box
 
 
 def _grid(velocity: Velocity) -> da.Grid:
@@ -213,16 +225,6 @@ def _grid(velocity: Velocity) -> da.Grid:
             f"A velocity lies on a grid, received {velocity[0]!r} of none; give fields of a flow."
         )
     return grid
-
-
-def _volume(grid: da.Grid) -> float:
-    return float(np.prod([high - low for low, high in grid.bounds]))
-
-
-@per_axis(static=("axis",))
-def squared(u: Symbol, widths: Widths, *, axis: int) -> Any:
-    """The integral of u^2."""
-    return da.reduce.sum(widths.volume(axis) * (u[...] * u[...]), reproducible=True)
 
 
 @per_axis("velocity", static=("i", "j"))
@@ -265,7 +267,7 @@ def add_value(p: Symbol, total: Symbol, time: Symbol, *, weight: Symbol) -> None
     time[...] = time[...] + weight
 
 
-def _shell_sums(modes: da.DistArray, grid: da.Grid, shells: int) -> Array:
+def _shell_sums(modes: da.DistArray, grid: da.Grid, shells: int) -> Floats:
     """Half the sum of |modes|^2 in each shell, from the half spectrum of real values.
 
     Each plane of the first axis is summed by the rank that holds it, the planes in their order.

@@ -19,6 +19,7 @@ from solvers.incompressible.cases.common import (
     show,
     viscosity_of,
 )
+from solvers.incompressible.checks import require_cells
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.reference_flows import compare_poiseuille, compare_turbulent_channel
 from solvers.incompressible.statistics import Statistics
@@ -29,6 +30,7 @@ SETTLED = 0.5
 
 def laminar_channel(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfig:
     """A plane channel of height 1, whose force along x makes the largest velocity 1."""
+    require_cells(cells)
     viscosity = viscosity_of(reynolds)
     return IncompressibleConfig(
         cells=cells,
@@ -44,6 +46,7 @@ def turbulent_channel(cells: tuple[int, ...], reynolds: float) -> Incompressible
     """A channel of half height 1 and bulk velocity 1, Re = 2 / viscosity: 5600 is a friction
     Reynolds number near 180. Cells are narrower at the walls; disturbances grow from the start.
     """
+    require_cells(cells)
     eta = np.linspace(-1.0, 1.0, cells[1] + 1)
     return IncompressibleConfig(
         cells=cells,

@@ -7,6 +7,7 @@ cylinder of diameter 0.1 at (0.2, 0.2), a parabola as inflow, viscosity 1e-3.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 import distarray as da
 from solvers.case import Case, Options
 from solvers.incompressible.cases.common import finish, made, run, show
+from solvers.incompressible.checks import require_cells
 from solvers.incompressible.comparison import Comparison
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.immersed import ImmersedBoundary, Obstacle
@@ -45,7 +47,8 @@ class Inflow:
 
 def cylinder(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfig:
     """The channel at Re = U D / nu, U the mean velocity: 20 and 100 are the benchmarks."""
-    if not reynolds > 0.0 or len(cells) != 2:
+    require_cells(cells)
+    if not 0.0 < reynolds < math.inf or len(cells) != 2:
         raise da.SolverError(
             f"The cylinder has a Reynolds number above 0 and two axes, received {reynolds} and "
             f"cells={cells}; give others."
@@ -127,13 +130,16 @@ class Forces(Part):
 
 def run_cylinder(options: Options) -> None:
     """Run until the time (8 by default), save, draw and compare. Collective."""
-    comparison, flow = solved(options)
+    flow, forces = ran(options)
     finish(flow, options.output / "cylinder")
-    show(comparison, "No comparison: fewer than two periods, or another Reynolds number.")
+    show(
+        compared(options, forces),
+        "No comparison: fewer than two periods, or another Reynolds number.",
+    )
 
 
-def solved(options: Options) -> tuple[Comparison | None, IncompressibleSolver]:
-    """The comparison after a run, and the flow. Collective."""
+def ran(options: Options) -> tuple[IncompressibleSolver, Forces]:
+    """The flow after a run, and its forces. Collective."""
     config = cylinder(options.cells, options.number)
     until = 8.0 if options.until is None else options.until
     found: dict[str, Forces] = {}
@@ -144,13 +150,17 @@ def solved(options: Options) -> tuple[Comparison | None, IncompressibleSolver]:
 
     flow = made(dataclasses.replace(config, advection=options.advection), options, until, prepare)
     run(flow, options, until)
-    rows = found["forces"].rows
-    across = DIAMETER * options.cells[1] / HEIGHT
+    return flow, found["forces"]
+
+
+def compared(options: Options, forces: Forces) -> Comparison | None:
+    """The forces beside the benchmark of the Reynolds number, if there is one. Local."""
+    rows, across = forces.rows, DIAMETER * options.cells[1] / HEIGHT
     if options.number == 20.0 and rows:
-        return compare_steady_cylinder(*rows[-1][1:], across), flow
+        return compare_steady_cylinder(*rows[-1][1:], across)
     if options.number == 100.0 and rows:
-        return compare_shedding_cylinder(rows, across), flow
-    return None, flow
+        return compare_shedding_cylinder(rows, across)
+    return None
 
 
 CASE = Case(

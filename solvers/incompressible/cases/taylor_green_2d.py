@@ -9,6 +9,7 @@ import numpy as np
 import distarray as da
 from solvers.case import Case, Options
 from solvers.incompressible.cases.common import finish, made, run, show, viscosity_of
+from solvers.incompressible.checks import require_cells
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.reference_flows import compare_taylor_green_2d
 
@@ -19,6 +20,7 @@ def taylor_green(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfi
     Taylor, G. I., Green, A. E. (1937) Proc. R. Soc. A 158, 499-521. In two dimensions the velocity
     is exact for all times, (cos x sin y, -sin x cos y) exp(-2 nu t).
     """
+    require_cells(cells)
     box = ((0.0, 2.0 * np.pi),) * len(cells)
     initial = {
         2: (lambda x, y: np.cos(x) * np.sin(y), lambda x, y: -np.sin(x) * np.cos(y)),
@@ -40,6 +42,7 @@ def run_taylor_green_2d(options: Options, name: str = "taylor_green_2d") -> None
     flow = made(dataclasses.replace(config, advection=options.advection), options, until)
     start, began = flow.kinetic_energy(), flow.time
     run(flow, options, until)
+    finish(flow, options.output / name)
     end = flow.kinetic_energy()
     da.log(
         f"Kinetic energy per volume {start:.9f} at time {began:g}, {end:.9f} at time {flow.time:g}"
@@ -49,7 +52,6 @@ def run_taylor_green_2d(options: Options, name: str = "taylor_green_2d") -> None
         da.log(f"Exact at the end {start * decay:.9f}")
         whole = start * np.exp(4.0 * flow.config.viscosity * began)
         show(compare_taylor_green_2d(flow, float(whole)))
-    finish(flow, options.output / name)
 
 
 CASE = Case(
