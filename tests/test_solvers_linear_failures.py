@@ -89,6 +89,8 @@ def test_solve_chooses_a_method_by_its_name():
         assert error(linear.solve(negative_laplacian, b, method=name).x, exact) < 1e-6
     with pytest.raises(da.SolverError, match="no method 'gmres'; choose one of cg, pipelined_cg"):
         linear.solve(negative_laplacian, b, method="gmres")
+    with pytest.raises(da.SolverError, match=r"no method \['cg'\]; choose"):
+        linear.solve(negative_laplacian, b, method=["cg"])
 
 
 # ---------------------------------------------------------------------------------------- failures
@@ -281,6 +283,7 @@ def cases_of_bad_inputs():
     yield {"max_iterations": 2.5}, "got 2.5"
     yield {"nullspace": "ones"}, "nullspace must be 'auto', 'constant' or None, got 'ones'"
     yield {"preconditioner": 1}, "preconditioner= takes a function, got int"
+    yield {"reproducible": "no"}, "reproducible must be True or False, got 'no'"
     yield {"callback": 1}, "callback= takes a function, got int"
     yield {"operator": 3}, "operator must be a function operator\\(u, out\\), got int"
     yield {"rhs": np.ones(8)}, "right-hand side must be a DistArray .* got ndarray"

@@ -75,6 +75,6 @@ def solve(
     >>> linear.solve(shifted, b, method="bicgstab", rtol=1e-10).converged
     True
     """
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise da.SolverError(f"There is no method {method!r}; choose one of {', '.join(METHODS)}.")
     return METHODS[method](operator, rhs, x0, **options)

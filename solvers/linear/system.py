@@ -48,6 +48,7 @@ class Options(Tolerances):
                 "'constant' where the operator maps constants to zero."
             )
         inputs.require_function_or_none("preconditioner", self.preconditioner)
+        inputs.require_bool("reproducible", self.reproducible)
 
 
 class System:
