@@ -328,6 +328,11 @@ def test_what_is_refused_is_said_in_one_line(tmp_path, capsys, monkeypatch, opti
     assert err.count("\n") == 1
 
 
+def test_turbulent_vortices_need_three_axes(tmp_path, capsys):
+    assert main(["taylor_green_3d", "--cells", "8", "8", "--output", str(tmp_path)]) == 2
+    assert "three axes, received cells=(8, 8)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("options", "message"), REFUSED[1:])
 def test_several_ranks_refuse_together_and_print_once(options, message):
     result = run_ranks("solvers", 3, args=["cavity", "--cells", "8", *options], check=False)

@@ -17,6 +17,11 @@ from solvers.incompressible.statistics import EnergyHistory, spectrum
 
 def run_taylor_green_3d(options: Options) -> None:
     """Run through the peak of dissipation, compare its history, print the spectrum. Collective."""
+    if len(options.cells) != 3:
+        raise da.SolverError(
+            f"taylor_green_3d has three axes, received cells={options.cells}; give three numbers, "
+            "or run taylor_green_2d."
+        )
     until = 10.0 if options.until is None else options.until
     config = taylor_green(options.cells, options.number)
     history = EnergyHistory(every=4)
