@@ -62,7 +62,8 @@ def test_the_run_goes_on_while_a_checkpoint_is_written(folder: Path) -> None:
         u.fill(np.nan)  # what is written is the state at the call
         for step in range(11, 20):
             assert not checkpoints.save({"u": u}, step=step)
-        assert names(folder / "run") == ["checkpoint_0000000010.h5.partial"]
+        # A thread creates it, perhaps later than this.
+        assert set(names(folder / "run")) <= {"checkpoint_0000000010.h5.partial"}
         held.let_go()
         step = 20
         while "latest" not in names(folder / "run"):
