@@ -18,7 +18,8 @@ BLOCK = re.compile(
 )
 BLOCKS = [match.groupdict() for match in BLOCK.finditer(TEXT)]
 PYTHON = (block["text"] for block in BLOCKS if block["language"] == "python")
-PROGRAM, TRACER, RUN, PLATE, TEST_PROGRAM = PYTHON
+NAMES = ("heat.py", "tracer.py", "channel.py", "run.py", "plate.py", "heating.py", "test_mine.py")
+PROGRAMS = dict(zip(NAMES, PYTHON, strict=True))
 SHELL = [block for block in BLOCKS if block["language"] == "bash"]
 SCRIPTS = [block["text"] for block in SHELL if "#SBATCH" in block["text"]]
 COMMANDS = [
@@ -28,23 +29,56 @@ COMMANDS = [
     for line in block["text"].splitlines()
 ]
 
-#: README's program takes minutes at its own size.
-SMALLER = (("(256, 256, 256)", "(12, 16, 20)"), ("steps=1000, r", "steps=10, r"))
+#: Programs and commands take seconds to minutes, or hours, at their own size.
+SMALLER = {
+    "heat.py": (("(256, 256, 256)", "(12, 16, 20)"), ("steps=1000, r", "steps=10, r")),
+    "channel.py": (("(96, 32)", "(48, 16)"), ("until=1.0", "until=0.1"), ("every=50", "every=2")),
+    "run.py": (("(128, 128)", "(12, 16)"),),
+    "plate.py": (("(96, 64)", "(24, 16)"),),
+    "heating.py": (("(64, 48)", "(16, 12)"),),
+}
 CHEAP = {
-    # It ends with code 1 where a gate is missed, as small cubes do.
-    "python -m distarray bench": "python -m distarray bench --cells 12 --repeat 1 || [ $? = 1 ]",
-    "python -m pytest -m slow": "python -m pytest -m slow --collect-only -q",
+    "mpirun -n 4 python -m solvers cavity --cells 32 32 --until 1 --output cavity-32": (
+        "mpirun -n 2 python -m solvers cavity --cells 8 8 --until 1 --output cavity-32"
+    ),
+    "mpirun -n 2 python -m solvers cavity --cells 32 --until 1 --output run --every 20 "
+    "--checkpoint 50 --restart": (
+        "mpirun -n 2 python -m solvers cavity --cells 8 --until 1 --output run --every 2 "
+        "--checkpoint 5 --restart && test -f run/steps.xdmf"
+    ),
+    "python -m pytest -s -m slow tests/test_validation_cavity.py tests/test_validation_flows.py": (
+        "python -m pytest -s -m slow tests/test_validation_cavity.py "
+        "tests/test_validation_flows.py --collect-only -q"
+    ),
+    "python -m pytest tests/test_ranks.py -k harness --ranks 5": (
+        "python -m pytest tests/test_ranks.py -k harness --ranks 2"
+    ),
+    "mpirun -n 4 python -m tests.ranks_runner tests/ranks/ranks_testing.py": (
+        "mpirun -n 2 python -m tests.ranks_runner tests/ranks/ranks_testing.py wiped"
+    ),
+    "DISTARRAY_DEVICE=simulated DISTARRAY_TRANSPORT=nccl mpirun -n 4 python heat.py": (
+        "DISTARRAY_DEVICE=simulated DISTARRAY_TRANSPORT=nccl mpirun -n 2 python heat.py"
+    ),
+    "mpirun -n 4 python -m pytest test_mine.py": "mpirun -n 2 python -m pytest test_mine.py",
     "bash .ci/run": "bash -n .ci/run",
     # Gigabytes, and of use only beside a GPU.
     "pip install '.[mpi,cuda13]'": "grep -q '^cuda12 = ' pyproject.toml && "
     "grep -q '^cuda13 = ' pyproject.toml && grep -q '^mpi = ' pyproject.toml",
-    "DISTARRAY_DEVICE=cuda python -m distarray doctor": "python -m distarray doctor --no-launch",
     "bash tests/gpu/one_gpu.sh": "bash -n tests/gpu/one_gpu.sh",
+}
+#: Commands that other tests run, and where.
+ELSEWHERE = {
+    "python heat.py": "test_programs_print_the_same_on_one_rank_and_on_several",
+    "mpirun -n 8 python heat.py": "test_programs_print_the_same_on_one_rank_and_on_several",
+    "mpirun -n 2 python run.py": "test_the_run_goes_on_where_it_was_stopped",
+    "python -m distarray bench": "tests/test_bench.py",
+    "DISTARRAY_DEVICE=cuda python -m distarray doctor": "tests/test_cli.py",
 }
 
 
-def smaller(program: str) -> str:
-    for old, new in SMALLER:
+def smaller(name: str) -> str:
+    program = PROGRAMS[name]
+    for old, new in SMALLER.get(name, ()):
         assert old in program
         program = program.replace(old, new)
     return program
@@ -53,11 +87,8 @@ def smaller(program: str) -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the programs of README."""
-    (tmp_path / "heat.py").write_text(smaller(PROGRAM))
-    (tmp_path / "tracer.py").write_text(TRACER)
-    (tmp_path / "run.py").write_text(RUN)
-    (tmp_path / "plate.py").write_text(PLATE)
-    (tmp_path / "test_mine.py").write_text(TEST_PROGRAM)
+    for name in NAMES:
+        (tmp_path / name).write_text(smaller(name))
     return tmp_path
 
 
@@ -89,7 +120,11 @@ def link_python(folder: Path) -> None:
     (folder / "python").chmod(0o755)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def test_replaced_commands_are_in_the_text() -> None:
+    assert {*CHEAP, *ELSEWHERE} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {*ELSEWHERE}))
 def test_command_runs(command: str, folder: Path) -> None:
     link_python(folder)
     at_root = any(part in command for part in ("tests", ".ci", "-m slow", "pip install"))
@@ -101,7 +136,9 @@ def test_command_runs(command: str, folder: Path) -> None:
     [
         ("heat.py", r"peak 0\.\d+\n"),
         ("tracer.py", r"tracer in the box 0\.\d+\n"),
+        ("channel.py", r"energy 0\.\d+\n"),
         ("plate.py", r"\d+ True The relative residual .*rtol=1e-10\.\nwarmest \d\d\.\d+\n"),
+        ("heating.py", r"warmest( \d\d\.\d+){3}\nconverged True True True\n"),
     ],
 )
 def test_programs_print_the_same_on_one_rank_and_on_several(
@@ -109,7 +146,7 @@ def test_programs_print_the_same_on_one_rank_and_on_several(
 ) -> None:
     alone = run_serial(folder / program, cwd=folder, timeout=120).stdout
     assert re.fullmatch(printed, alone)
-    assert run_ranks(folder / program, 3, cwd=folder, timeout=120).stdout == alone
+    assert run_ranks(folder / program, 2, cwd=folder, timeout=120).stdout == alone
 
 
 def test_the_run_goes_on_where_it_was_stopped(folder: Path) -> None:
@@ -126,7 +163,7 @@ def test_the_run_goes_on_where_it_was_stopped(folder: Path) -> None:
 
 
 def test_the_program_is_as_short_as_it_says() -> None:
-    assert len(PROGRAM.splitlines()) <= 20
+    assert len(PROGRAMS["heat.py"].splitlines()) <= 20
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
