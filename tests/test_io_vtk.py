@@ -328,6 +328,6 @@ def test_the_file_beside_it_cannot_be_written(
         da.save(path, {"u": grid.ones(location="x")})
     assert str(caught.value) == (
         f"The file '{path}' is in place, but '{tmp_path / 'a.xdmf'}' cannot be written: No space "
-        "left on device; check the path, its folder and the free space."
+        "left on device; free some space there, or choose another folder."
     )
     assert float(da.load(path, grid).arrays["u"].max()) == 1.0

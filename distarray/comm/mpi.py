@@ -446,12 +446,18 @@ class _FileErrors:
         except DistArrayError as problem:
             self.first = self.first or problem
         except Exception as problem:  # whatever a rank meets, the others wait for it
-            text = (
-                problem.Get_error_string() if isinstance(problem, MPI.Exception) else str(problem)
-            )
+            text = _text_of(problem)
             self.first = self.first or FileError(
                 f"{self._subject}: {text}; check the file, its folder and the free space."
             )
+
+
+def _text_of(problem: Exception) -> str:
+    """What an error says, on one line: MPICH tells of all calls within calls, the cause last."""
+    if not isinstance(problem, MPI.Exception):
+        return str(problem)
+    first, *calls = problem.Get_error_string().strip().splitlines()
+    return calls[-1].rpartition(": ")[2] if calls else first
 
 
 def _parts_of(

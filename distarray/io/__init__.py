@@ -6,7 +6,8 @@ agreement                  errors as one sentence, the same on all ranks
 crc, checksums             of tiles, by all ranks together; the digest of the rest
 boxes, teams               parts of arrays and the runs of a file; short runs, brought together
 scales, vtk, xdmf          what xarray and ParaView find in a file, and the file beside it
-hdf5, header               the layout of a file, the only module that loads h5py; what a file says
+hdf5, image, header        the layout of a file, the only module that loads h5py; the memory in
+                           which it is made; what a file says
 verify, sample             whether a file still holds what was written; a part of it, for pictures
 conditions, describe       boundary conditions and arrays as plain values
 outgoing, by_root, methods how the values of all ranks come into a file

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Iterator
 
 from distarray.comm.base import Communicator
 from distarray.errors import DistArrayError, FileError
+
+_CURE = "check the path, its folder and the free space."
+_ROOM = "free some space there, or choose another folder."
+_CURES = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: "choose a folder that takes larger files, or raise the limit (ulimit -f).",
+}
 
 
 @contextlib.contextmanager
@@ -32,10 +42,18 @@ def told(subject: str) -> Iterator[None]:
     except DistArrayError:
         raise
     except OSError as error:
-        cure = "; check the path, its folder and the free space." if error.errno else "."
-        raise FileError(f"{subject}: {error.strerror or clause(error)}{cure}") from error
+        raise FileError(f"{subject}: {system_text(error)}") from error
     except Exception as error:  # whatever it is, other ranks wait for this one to say so
         raise FileError(f"{subject}: {type(error).__name__}, {clause(error)}.") from error
+
+
+def system_text(error: OSError) -> str:
+    """What an error of the operating system says, without the numbers and addresses that HDF5 adds,
+    and what can be done.
+    """
+    if not error.errno:
+        return f"{error.strerror or clause(error)}."
+    return f"{os.strerror(error.errno)}; {_CURES.get(error.errno, _CURE)}"
 
 
 def clause(error: Exception) -> str:

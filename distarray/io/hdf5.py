@@ -25,7 +25,6 @@ checksums nor a digest.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -34,10 +33,10 @@ import numpy as np
 
 from distarray.comm.base import BlockPiece, Communicator
 from distarray.errors import FileError
-from distarray.io import scales, vtk, xdmf
-from distarray.io.agreement import agreed
+from distarray.io import place, scales, vtk, xdmf
+from distarray.io.agreement import agreed, system_text
 from distarray.io.checksums import DIGEST_SIZE
-from distarray.io.place import create
+from distarray.io.image import Image
 from distarray.io.record import (
     FORMAT_VERSION,
     ArrayRecord,
@@ -84,29 +83,41 @@ def lay_out(
     h5py = h5py_module()
     try:
         # h5py alone would follow a link of this name and empty what it points to.
-        create(path)
+        place.create(path)
         if created is not None:
             created()
-        # One writer, and nobody else knows the name yet: no lock is needed.
-        with h5py.File(
-            path,
-            "w",
-            locking=False,
-            libver=("v110", "v110"),  # whose headers carry checksums
-            alignment_threshold=ALIGNMENT,
-            alignment_interval=ALIGNMENT,
-        ) as file:
-            digest = _write_header(file, record, h5py)
-            arrays = tuple(_create(file, array, h5py) for array in record.arrays)
-            scales.attach(file, record)
-            vtk.add(file, record, h5py)
-            if meshes:
-                xdmf.add_meshes(file, record, h5py)
+        with place.opened(path, write=True) as descriptor:
+            image = Image(descriptor)
+            digest, arrays = _fill(image, record, h5py, meshes=meshes)
+            image.store()
     except FileError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
         raise FileError(f"The file '{path}' cannot be created: {reason(error)}") from error
     return replace(record, arrays=arrays, digest=digest)
+
+
+def _fill(
+    image: Image, record: FileRecord, h5py: Any, *, meshes: bool
+) -> tuple[int, tuple[ArrayRecord, ...]]:
+    """All of a file but values, checksums and digest; the byte offset of its digest, and the arrays
+    with theirs.
+    """
+    with h5py.File(
+        image,
+        "w",
+        driver="fileobj",
+        libver=("v110", "v110"),  # whose headers carry checksums
+        alignment_threshold=ALIGNMENT,
+        alignment_interval=ALIGNMENT,
+    ) as file:
+        digest = _write_header(file, record, h5py)
+        arrays = tuple(_create(file, array, h5py) for array in record.arrays)
+        scales.attach(file, record)
+        vtk.add(file, record, h5py)
+        if meshes:
+            xdmf.add_meshes(file, record, h5py)
+    return digest, arrays
 
 
 def _write_header(file: Any, record: FileRecord, h5py: Any) -> int:
@@ -171,11 +182,9 @@ def _reserve(file: Any, name: str, shape: tuple[int, ...], dtype: Any, h5py: Any
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, without the numbers and addresses that HDF5 adds to an operating system's
-    own.
-    """
+    """What an error says."""
     if isinstance(error, OSError) and error.errno:
-        return f"{os.strerror(error.errno)}; check the path, its folder and the free space."
+        return system_text(error)
     return str(error.args[0] if isinstance(error, KeyError) and error.args else error).strip("'\"")
 
 

@@ -156,7 +156,7 @@ def test_rank_that_fails_in_the_middle_of_a_save(folder: Path) -> None:
         array.block.backend = Broken()
     assert error(lambda: da.save(path, {"u": array})) == (
         f"The file '{path}.partial' cannot be written: No space left on device; "
-        "check the path, its folder and the free space."
+        "free some space there, or choose another folder."
     )
     assert digest(path) == before
     world.Barrier()
