@@ -7,8 +7,9 @@ import pytest
 
 import distarray as da
 from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
+from solvers.incompressible.cases.cylinder import cylinder
 from solvers.incompressible.immersed import ImmersedBoundary, Obstacle, turning
-from solvers.incompressible.shapes import Box, Circle, Cylinder, Level, Sphere
+from solvers.incompressible.shapes import Box, Circle, Cylinder, Level, Sphere, Union
 
 INNER, OUTER, SIDE = 0.5, 1.0, 1.25
 CENTRE = (0.013, -0.021)  # off every symmetry of the grid
@@ -114,6 +115,25 @@ def test_an_obstacle_without_a_shape_is_an_error():
         Obstacle(3)
 
 
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Circle(0.5, 0.2), "'centre' of a shape is a tuple of numbers"),
+        (lambda: Circle((0.5, 0.5), "wide"), "radius is above 0, received 'wide'"),
+        (lambda: Box((0.0, 0.0), (1.0,)), "entries in 'high', received 1"),
+        (lambda: Cylinder((0.0, 0.0, 0.0), 1.0, axis=3), "received axis=3"),
+        (lambda: Circle((0.0, 0.0), 1.0) | 3, "joined with shapes, received 3"),
+        (lambda: Union(()), "holds one shape or more"),
+        (lambda: Level(3), "function of the coordinates, received 3"),
+        (lambda: Obstacle(Circle((0.0, 0.0), 1.0), 3.0), "one entry per axis, received 3.0"),
+        (lambda: Obstacle(Circle((0.0, 0.0), 1.0), (0.0, "up")), "received 'up' in an obstacle"),
+    ],
+)
+def test_wrong_shapes_and_velocities_are_errors(make, text):
+    with pytest.raises(da.SolverError, match=text):
+        make()
+
+
 # ------------------------------------------------------------------------------ exact properties
 
 
@@ -180,12 +200,83 @@ def test_what_enters_leaves_around_a_body():
     assert through[14] == pytest.approx(1.0, abs=1e-9)
 
 
+def test_a_flow_at_rest_around_a_body_stays_at_rest():
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(8, 6), viscosity=0.1, obstacles=(Obstacle(Circle((0.5, 0.45), 0.2)),)
+        )
+    )
+    flow.step(0.01)
+    assert all(float(abs(values).max()) == 0.0 for values in flow.fields.values())
+
+
+def test_points_that_mirror_each_other_are_covered_alike():
+    """Points half a width from the surface, whose distance round-off puts on either side."""
+    flow = IncompressibleSolver(cylinder((110, 41), 20.0))
+    for axis, opening in enumerate(body(flow).open):
+        values = opening.gather()[:40]
+        # The centre lies on face 20 of 41.
+        half = values[:, 8:20] if axis == 0 else values[:, 8:21]
+        other = values[:, 20:32] if axis == 0 else values[:, 20:33]
+        assert (half == 0.0).any()
+        np.testing.assert_array_equal(half, other[:, ::-1])
+
+
+def test_an_inflow_that_starts_at_once_around_a_body_does_not_blow_up():
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(20, 12),
+            viscosity=0.1,
+            bounds=((0.0, 10.0 / 3.0), (0.0, 2.0)),
+            inflow={"x-": (1.0, 0.0)},
+            outflow=("x+",),
+            obstacles=(Obstacle(Circle((1.01, 0.98), 0.6)),),
+        )
+    )
+    # The fluid moves at once, faster past the body: by 2 / 0.8 in the mean of the gaps.
+    assert float(flow.fields["u"].max()) > 2.0
+    flow.run(max_steps=10)
+    assert 0.5 < flow.kinetic_energy() < 1.2
+
+
+def test_a_body_that_turns_at_once_limits_the_time_step():
+    centre, rate, n = (0.5, 0.5), 50.0, 12
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(n, n),
+            viscosity=0.0,
+            safety=1.0,
+            obstacles=(Obstacle(Circle(centre, 0.2), turning(centre, rate)),),
+        )
+    )
+    # The surface moves by 10 along both axes; the scheme's limit on the imaginary axis is 1.97.
+    assert flow.stable_dt() == pytest.approx(1.97 / (2 * 0.2 * rate * n), rel=1e-6)
+
+
+def test_a_wall_that_moves_in_time_meets_a_body_at_its_time():
+    """Covered points are continued from the wall's velocity after the stage, not before it."""
+    wall = {"y-": (lambda t, x, y: t + 0 * x, 0.0)}
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(8, 8),
+            viscosity=1.0,
+            walls=wall,
+            obstacles=(Obstacle(Level(lambda x, y: 0.5 - y)),),
+        )
+    )
+    times = []
+    cover = body(flow).cover
+    body(flow).cover = lambda new, *, time: (times.append(time), cover(new, time=time))
+    flow.step(0.01)
+    assert times[-1] == pytest.approx(0.01)
+
+
 def test_force_on_a_body_balances_the_force_on_a_steady_flow():
     """Body force times the volume of the fluid, less the friction at the walls, is the drag."""
     force = 0.5
     flow = IncompressibleSolver(
         IncompressibleConfig(
-            cells=(14, 11),
+            cells=(10, 8),
             viscosity=0.5,
             bounds=((0.0, 2.5), (0.0, 2.0)),
             periodic=(True, False),
@@ -193,14 +284,14 @@ def test_force_on_a_body_balances_the_force_on_a_steady_flow():
             obstacles=(Obstacle(Circle((1.02, 0.97), 0.31)),),
         )
     )
-    flow.run(steady=1e-6, max_steps=4000)
-    assert flow.residual < 1e-6
+    flow.run(steady=1e-5, max_steps=2000)
+    assert flow.residual < 1e-5
     boundary, (dx, dy) = body(flow), flow.grid.spacing
     drag, lift = boundary.forces(velocity(flow), flow.fields["p"])[0]
     u, opening = flow.fields["u"].gather(), boundary.open[0].gather()
     friction = 0.5 * 2.0 * (u[:, 0] + u[:, -1]).sum() / dy * dx
     # Every open point gets the force; the covered ones are the body's.
-    assert drag == pytest.approx(force * opening.sum() * dx * dy - friction, rel=1e-6)
+    assert drag == pytest.approx(force * opening.sum() * dx * dy - friction, rel=1e-5)
     assert abs(lift) < 0.1 * drag
 
 
@@ -249,9 +340,9 @@ def test_a_body_far_from_the_points_of_a_stretched_axis():
 
 
 def test_flow_between_cylinders_is_close_on_a_coarse_grid():
-    flow = couette(20)
-    flow.run(steady=1e-5, max_steps=2000)
-    assert couette_error(flow) < 4e-3
+    flow = couette(16)
+    flow.run(steady=1e-4, max_steps=1000)
+    assert couette_error(flow) < 7e-3
     assert all(abs(value) < 1e-15 for value in body(flow).leak(velocity(flow)))
 
 

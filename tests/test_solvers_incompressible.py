@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 
 import distarray as da
-from solvers.incompressible import IncompressibleConfig, IncompressibleSolver, PressureSolver
+from solvers.incompressible import (
+    IncompressibleConfig,
+    IncompressibleSolver,
+    Obstacle,
+    PressureSolver,
+    Smagorinsky,
+)
 from solvers.incompressible.cases import cavity, taylor_green
+from solvers.incompressible.cases.channel import laminar_channel
+from solvers.incompressible.shapes import Circle
 
 LID = {"y+": (1.0, 0.0)}
 
@@ -399,6 +407,15 @@ def test_decay_of_three_dimensional_vortices():
         ({"walls": {"y+": (1.0, 0.0)}, "periodic": True}, "sides none, received 'y+'"),
         ({"walls": {"y+": (1.0,)}}, "walls['y+']"),
         ({"walls": {"y+": (1.0, 0.5)}}, "normal velocity 0.5 at 'y+'"),
+        ({"periodic": (True, "no")}, "True or False of each axis, received (True, 'no')"),
+        ({"obstacles": Obstacle(Circle((0.5, 0.5), 0.2))}, "a tuple of Obstacle, received"),
+        ({"obstacles": (3,)}, "a tuple of Obstacle, received (3,)"),
+        ({"scalar": 3}, "'scalar' is a Scalar or None, received 3"),
+        ({"les": 0.1}, "'les' is a Smagorinsky or None, received 0.1"),
+        (
+            {"viscosity": 0.0, "les": Smagorinsky(friction_velocity=1.0)},
+            "needs a viscosity above 0, received viscosity=0.0",
+        ),
     ],
 )
 def test_a_wrong_config_says_what_is_wrong(options, text):
@@ -447,6 +464,25 @@ def test_a_state_that_blows_up_is_an_error():
 def step_often(flow):
     for _ in range(200):
         flow.step(1.0)
+
+
+@pytest.mark.parametrize("case", [cavity, taylor_green, laminar_channel])
+@pytest.mark.parametrize("cells", [(8,), (8,) * 4])
+def test_cases_of_one_or_four_axes_are_errors(case, cells):
+    with pytest.raises(da.SolverError, match="two or three axes"):
+        case(cells, 100.0)
+
+
+def test_walls_that_start_from_rest_are_looked_at_in_advance():
+    """A step of a run holds for 2 `measure_every` steps: the wall may not outrun it by then."""
+    flow = solver(
+        cells=(8, 8),
+        viscosity=1e-3,
+        walls={"y+": (lambda t, x, y: 50.0 * t + 0 * x, 0.0)},
+        measure_every=5,
+    )
+    flow.run(max_steps=1)
+    assert 50.0 * 10 * flow.time * 8 * flow.time < 1.97
 
 
 def test_cavity_case_is_the_lid_driven_cavity():

@@ -152,6 +152,56 @@ def test_scalars_that_do_not_fit_are_errors(options, text):
         solver(cells=(4, 4), viscosity=1.0, scalar=Scalar(1.0, **options))
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"diffusivity": "much"}, "not negative, received 'much'"),
+        ({"initial": "warm"}, "received 'warm' in initial"),
+        ({"boundary": 3}, "sides and their conditions, received 3"),
+        ({"buoyancy": 1.0}, "tuple of numbers, one per axis, received 1.0"),
+        ({"name": 3}, "name=3"),
+    ],
+)
+def test_scalars_of_wrong_types_are_errors(options, text):
+    with pytest.raises(da.SolverError, match=text):
+        Scalar(**{"diffusivity": 1.0, **options})
+
+
+def test_a_gradient_at_a_side_without_a_number_is_an_error():
+    given = {"x-": da.Dirichlet(lambda t, x, y: t + 0 * y)}
+    flow = solver(cells=(4, 4), viscosity=1.0, scalar=Scalar(1.0, boundary=given))
+    for side in ("x-", "y-"):
+        with pytest.raises(da.SolverError, match="a number for its value"):
+            part(flow, ScalarTransport).wall_gradient(side)
+
+
+def test_a_side_that_warms_in_time_counts_at_its_time():
+    """The flux of a fluid at rest, from the differences at both faces of every cell."""
+    given = {"x-": da.Dirichlet(lambda t, x, y: t + 0 * y)}
+    flow = solver(cells=(4, 3), viscosity=1.0, scalar=Scalar(0.1, boundary=given))
+    for _ in range(2):
+        flow.step(0.05)
+    t = part(flow, ScalarTransport).values.gather()
+    slopes = np.diff(np.concatenate([2.0 * flow.time - t[:1], t, t[-1:]]), axis=0) / 0.25
+    expected = -0.1 * (0.5 * (slopes[1:] + slopes[:-1])).mean()
+    found = part(flow, ScalarTransport).mean_flux(velocity(flow), 0)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_enstrophy_sees_the_wall_at_the_end_of_the_step():
+    flow = solver(
+        cells=(3, 4),
+        viscosity=0.1,
+        periodic=(True, False),
+        walls={"y+": (lambda t, x, y: t + 0 * x, 0.0)},
+    )
+    flow.step(0.5)
+    u = flow.fields["u"].gather()[0]
+    slopes = np.diff(np.concatenate([-u[:1], u, 2.0 * 0.5 - u[-1:]])) / 0.25
+    expected = 0.5 * (0.5 * (slopes[1:] ** 2 + slopes[:-1] ** 2)).mean()
+    assert enstrophy(velocity(flow)) == pytest.approx(expected, rel=1e-12)
+
+
 def test_a_negative_diffusivity_is_an_error():
     with pytest.raises(da.SolverError, match="diffusivity is not negative, received -1"):
         Scalar(-1.0)
@@ -257,7 +307,9 @@ def test_damping_of_van_driest():
     np.testing.assert_allclose(model.viscosity.gather()[0][1:-1], (length**2)[1:-1], rtol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"constant": -0.1}, {"damping": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{"constant": -0.1}, {"damping": 0.0}, {"constant": "low"}, {"damping": None}]
+)
 def test_negative_constants_of_the_model_are_errors(options):
     with pytest.raises(da.SolverError, match="constants that are not negative"):
         Smagorinsky(**options)

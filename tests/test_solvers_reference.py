@@ -7,8 +7,15 @@ import sys
 import numpy as np
 import pytest
 
+import distarray as da
 from solvers.__main__ import main
 from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
+from solvers.incompressible.cases import (
+    cylinder,
+    natural_convection,
+    taylor_green_2d,
+    taylor_green_3d,
+)
 from solvers.incompressible.comparison import Comparison, Row, relative
 from solvers.incompressible.plot import streamlines
 from solvers.incompressible.reference import (
@@ -254,6 +261,39 @@ def test_cases_print_their_comparison(tmp_path, capsys, arguments, text):
     assert text in out
     assert "missed" not in out
     assert (tmp_path / f"{arguments[0]}.h5").exists()
+
+
+def test_vortices_are_saved_where_there_are_no_transforms(tmp_path, capsys, monkeypatch):
+    def missing(velocity):
+        raise da.UnsupportedError("Transforms need scipy; install the extra fft.")
+
+    monkeypatch.setattr(taylor_green_3d, "spectrum", missing)
+    arguments = ["taylor_green_3d", "--cells", "8", "--until", "0.2", "--output", str(tmp_path)]
+    assert main(arguments) == 0
+    assert "No spectrum: Transforms need scipy" in capsys.readouterr().out
+    assert (tmp_path / "taylor_green_3d.h5").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "comparison", "arguments"),
+    [
+        (taylor_green_2d, "compare_taylor_green_2d", ["--cells", "8", "--until", "0.1"]),
+        (taylor_green_3d, "compare_taylor_green_3d", ["--cells", "8", "--until", "0.1"]),
+        (cylinder, "compared", ["--cells", "25", "10", "--until", "0.02"]),
+        (natural_convection, "compared", ["--cells", "4", "--until", "1e-4"]),
+    ],
+)
+def test_a_run_is_saved_before_it_is_compared(
+    tmp_path, capsys, monkeypatch, module, comparison, arguments
+):
+    def fails(*args):
+        raise da.UnsupportedError("There is no comparison; go without.")
+
+    monkeypatch.setattr(module, comparison, fails)
+    name = module.CASE.name
+    assert main([name, *arguments, "--output", str(tmp_path)]) == 2
+    assert f"python -m solvers {name}: There is no comparison" in capsys.readouterr().err
+    assert (tmp_path / f"{name}.h5").exists()
 
 
 def test_a_turbulent_channel_prints_its_balance(tmp_path, capsys):

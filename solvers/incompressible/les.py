@@ -90,6 +90,7 @@ class EddyViscosity(Part):
     def __init__(self, model: Smagorinsky, config: Any, grid: da.Grid) -> None:
         sides = dict.fromkeys(side_names(grid.periodic), da.Neumann(0.0))
         self.viscosity = grid.zeros(boundary=sides, name="nu_t")
+        self.fields = {"nu_t": self.viscosity}
         self._length = grid.from_function(_mixing_length(model, config, grid))
         metrics = Metrics(grid)
         self._eddies, self._stress = metrics.bind(eddies), metrics.bind(stress)

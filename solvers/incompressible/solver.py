@@ -222,7 +222,8 @@ class IncompressibleSolver(Solver):
         return [float(value) for value in [*self._speeds(self.time), *self._part_rates()]]
 
     def _next(self, until: float | None) -> tuple[float, float]:
-        if self._time_step is None:
+        # A flow that is set in motion at once changes before the first measurement counts.
+        if self._time_step is None or self.step_count < 2 * self.config.measure_every:
             self._time_step = self._limit(self._limiting())
         return super()._next(until)
 

@@ -11,7 +11,7 @@ from solvers.incompressible.scalar import Scalar, ScalarTransport
 from solvers.incompressible.shapes import Circle, Sphere
 from solvers.incompressible.statistics import Statistics, enstrophy, kinetic_energy, spectrum
 
-RANKS = (2, 3, 4)
+RANKS = (1, 2, 3, 8)
 TIMEOUT = 240
 SIZE = MPI.COMM_WORLD.Get_size()
 

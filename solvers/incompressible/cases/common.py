@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,9 @@ def viscosity_of(reynolds: float) -> float:
     SolverError
         The Reynolds number is not above 0.
     """
-    if not 0.0 < reynolds < math.inf:
+    if not reynolds > 0.0:
         raise da.SolverError(
-            f"A Reynolds number is above 0 and finite, received {reynolds}; give another."
+            f"A Reynolds number is above 0, received {reynolds}; give a larger one."
         )
     return 1.0 / reynolds
 
