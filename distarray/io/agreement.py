@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 from collections.abc import Iterator
 
+from distarray.arguments import alike, require_alike
 from distarray.comm.base import Communicator
 from distarray.errors import DistArrayError, FileError
 
+#: Characters of an argument that an error shows.
+_LONGEST = 200
 _CURE = "check the path, its folder and the free space."
 _ROOM = "free some space there, or choose another folder."
 _CURES = {
@@ -45,6 +49,28 @@ def told(subject: str) -> Iterator[None]:
         raise FileError(f"{subject}: {system_text(error)}") from error
     except Exception as error:  # whatever it is, other ranks wait for this one to say so
         raise FileError(f"{subject}: {type(error).__name__}, {clause(error)}.") from error
+
+
+def require_same(communicator: Communicator, caller: str, **arguments: object) -> None:
+    """Refuse arguments that ranks give differently. Collective; one small message.
+
+    Parameters
+    ----------
+    arguments : of plain values, whose `repr` is the same where they are
+
+    Raises
+    ------
+    CommunicationError
+        The same on all ranks.
+    """
+    if alike(communicator, repr(arguments)):
+        return
+    for name, value in arguments.items():
+        text = repr(value)
+        if len(text) > _LONGEST:  # it must still tell ranks apart
+            number = hashlib.blake2b(text.encode(), digest_size=7).hexdigest()
+            text = f"{text[:_LONGEST]}... (of digest {number})"
+        require_alike(communicator, f"{name} of {caller}", text)
 
 
 def system_text(error: OSError) -> str:

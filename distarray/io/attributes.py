@@ -50,6 +50,11 @@ def dumps(value: Any, subject: str, *, largest: int = LARGEST_ARRAY) -> str:
         raise FileError(f"{subject} is nested too deeply or contains itself; flatten it.") from None
 
 
+def in_order(text: str) -> str:
+    """A text of `dumps` with each dict sorted, in which equal values are alike. Local."""
+    return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
+
+
 def loads(text: str) -> Any:
     """The value that `dumps` was given. Local. Raises ValueError where the text is damaged."""
     try:

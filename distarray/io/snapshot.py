@@ -24,7 +24,7 @@ from distarray.errors import (
 )
 from distarray.grid import Grid
 from distarray.io import attributes, checksums, conditions, header, place
-from distarray.io.agreement import agreed, clause
+from distarray.io.agreement import agreed, clause, require_same
 from distarray.io.checksums import Buffer, Checksums
 from distarray.io.describe import grid_record, path_of
 from distarray.io.read import read_values
@@ -98,6 +98,8 @@ def save(
     FileError
         A name, value or array cannot be stored, or the file cannot be written. The same on all
         ranks.
+    CommunicationError
+        Ranks give different paths, steps, times, attributes or methods.
 
     Examples
     --------
@@ -149,19 +151,24 @@ def load(
     FileError
         The file is missing, damaged (its digest or the checksum of a tile that is read differs), of
         a newer version or does not fit the grid. The same on all ranks.
+    CommunicationError
+        Ranks give different paths, names or element types.
     """
     if not isinstance(grid, Grid):
         raise FileError(
             f"load takes a Grid as its second argument, received {shown(grid)}; pass one."
         )
     communicator = grid.communicator
-    source = ""
+    source, types, wanted = "", "", None
     with agreed(communicator, "The file cannot be read"):
         source = path_of(path, "load")
         if names is not None and not isinstance(names, Sequence):
             raise FileError(
                 f"load takes a list of array names, received names={shown(names)}; pass one."
             )
+        wanted = None if names is None else [_plain(name) for name in names]
+        types = _types_text(dtype)
+    require_same(communicator, "the file to be loaded", path=source, names=wanted, dtype=types)
     for _ in range(2):
         snapshot = _load(source, grid, names, dtype)
         if snapshot is not None:
@@ -268,6 +275,21 @@ def element_types(path: str, chosen: Sequence[ArrayRecord], dtype: Any) -> tuple
             )
         found.append(new.str)
     return tuple(found)
+
+
+def _types_text(dtype: Any) -> str:
+    """Element types as plain text, that ranks compare; what is wrong is found later. Local."""
+    if isinstance(dtype, Mapping):
+        parts = sorted(f"{_plain(name)}: {_types_text(one)}" for name, one in dtype.items())
+        return f"{{{', '.join(parts)}}}"
+    try:
+        return "None" if dtype is None else np.dtype(dtype).str
+    except (TypeError, ValueError):
+        return shown(dtype)
+
+
+def _plain(name: Any) -> str:
+    return name if isinstance(name, str) else shown(name)
 
 
 def _dtype(value: Any) -> np.dtype[Any]:

@@ -30,8 +30,8 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.errors import FileError
-from distarray.io import checksums, filesystem, hdf5, header, place, xdmf
-from distarray.io.agreement import agreed, told
+from distarray.io import attributes, checksums, filesystem, hdf5, header, place, xdmf
+from distarray.io.agreement import agreed, require_same, told
 from distarray.io.checksums import Buffer, Checksums
 from distarray.io.describe import describe, grid_of, path_of
 from distarray.io.methods import best_method, check_method, on_one_machine, write_all, write_here
@@ -76,6 +76,8 @@ def begin_save(
     ------
     FileError
         The same on all ranks.
+    CommunicationError
+        Ranks give different paths, steps, times, attributes or methods.
     """
     grid = grid_of(arrays)
     communicator = grid.communicator
@@ -84,6 +86,15 @@ def begin_save(
         target = path_of(path, "save")
         record = describe(grid, arrays, step, time, attrs)
         check_method(method)
+    require_same(
+        communicator,
+        "the file to be saved",
+        path=target,
+        step=record.step,
+        time=record.time,
+        attrs=attributes.in_order(record.attrs),
+        method=method,
+    )
     one_machine = on_one_machine(communicator)
     with agreed(communicator, f"The file '{target}' cannot be replaced"):
         if communicator.rank == 0:

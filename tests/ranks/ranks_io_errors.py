@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+import pytest
 
 import distarray as da
 from tests.io_tools import sealed_again
@@ -304,3 +306,63 @@ def test_checkpointers_that_are_refused(folder: Path) -> None:
     text = f"The checkpointer of '{folder}' is closed; make a new one to go on saving."
     assert error(lambda: checkpoints.save({"u": u}, step=1)) == text
     assert not list(folder.iterdir())
+
+
+def differing(call: Callable[[Path, Any], Any], folder: Path, one: Any, other: Any) -> str:
+    """The error of a call that is given another value on the last rank."""
+    with pytest.raises(da.CommunicationError) as caught:
+        call(folder, other if world.rank == world.size - 1 else one)
+    assert len(set(world.allgather(str(caught.value)))) == 1
+    return str(caught.value)
+
+
+def test_arguments_that_differ(folder: Path) -> None:
+    path, grid = saved(folder)
+    if world.size == 1:
+        return
+    before, u, last = digest(path), grid.ones(), world.size - 1
+    cure = "; pass the same on all ranks."
+    long = "x" * 300
+    calls: dict[str, tuple[Callable[[Path, Any], Any], Any, Any, str]] = {
+        "path of the file to be saved": (
+            lambda at, name: da.save(name, {"u": u}), "a", "b", "'a' and rank {} has 'b'",
+        ),
+        "step of the file to be saved": (
+            lambda at, step: da.save(path, {"u": u}, step=step), 1, 2, "1 and rank {} has 2",
+        ),
+        "attrs of the file to be saved": (
+            lambda at, attrs: da.save(path, {"u": u}, attrs=attrs), {"a": long + "1"},
+            {"a": long + "2"}, "",
+        ),
+        "time of the file to be saved": (
+            lambda at, time: da.Checkpointer(at, every=1).save({"u": u}, step=1, time=time),
+            0.5, 0.25, "0.5 and rank {} has 0.25",
+        ),
+        "names of the file to be loaded": (
+            lambda at, names: da.load(path, grid, names=names), ["u"], ["u", "v"],
+            "['u'] and rank {} has ['u', 'v']",
+        ),
+        "dtype of the file to be loaded": (
+            lambda at, dtype: da.load(path, grid, dtype=dtype), None, {"u": "f4"},
+            "'None' and rank {} has '{{u: <f4}}'",
+        ),
+    }  # fmt: skip
+    for subject, (call, one, other, values) in calls.items():
+        text = differing(call, folder, one, other)
+        assert text.startswith(f"{subject} differs between ranks, rank 0 has ")
+        assert values.format(last) in text
+        assert text.endswith(cure)
+    assert digest(path) == before
+    assert sorted(found.name for found in folder.iterdir()) == ["a.h5", "a.xdmf"]
+
+
+def test_arguments_written_differently(folder: Path) -> None:
+    """The order of a dict, and the way in which an element type is given, are no difference."""
+    path, grid = saved(folder)
+    last = world.rank == world.size - 1
+    attrs = {"a": 1, "b": 2} if last else {"b": 2, "a": 1}
+    da.save(path, {"u": grid.ones()}, time=float("nan"), attrs=attrs)
+    world.Barrier()
+    found = da.load(path, grid, dtype=np.float32 if last else "f4")
+    assert found.attrs == {"a": 1, "b": 2}
+    assert found.arrays["u"].dtype == np.float32
