@@ -86,6 +86,11 @@ def _view(options: argparse.Namespace) -> int:
         raise WrongArgument("--array, --component and --slice choose a picture; give --png OUT.")
     if options.png and os.path.exists(options.png) and os.path.samefile(options.png, path):
         raise WrongArgument(f"--png would overwrite the file '{path}' itself; give another path.")
+    if options.png and os.path.splitext(options.png)[1].lower() not in ("", ".png"):
+        raise WrongArgument(
+            f"--png writes a picture of type PNG, received '{_safe(options.png)}'; give a name "
+            "that ends in .png."
+        )
     _value(path, record.attrs)  # pictures show units from it
     panels = panels_of(path, record, choice) if options.png else []
     for line in table(path, record, minmax=options.minmax):

@@ -344,6 +344,15 @@ def test_a_choice_without_a_picture(path: Path, capsys: pytest.CaptureFixture[st
     assert "--array, --component and --slice choose a picture; give --png OUT." in told
 
 
+def test_a_picture_of_another_type(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = path.with_suffix(".zzz")
+    assert view(capsys, path, "--png", out, code=2) == (
+        f"python -m distarray view: --png writes a picture of type PNG, received '{out}'; give a "
+        "name that ends in .png.\n"
+    )
+    assert not out.exists()
+
+
 def test_the_file_itself_is_not_overwritten(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = path.read_bytes()
     told = view(capsys, path, "--png", path.parent / "." / path.name, code=2)
@@ -490,7 +499,7 @@ def test_attributes_are_read_before_a_picture_is_drawn(
     tmp_path: Path, grid: da.Grid, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     path = tmp_path / "a.h5"
-    monkeypatch.setattr("distarray.io.attributes.dumps", lambda *_, **__: "{")
+    monkeypatch.setattr("distarray.io.attributes.dumps", lambda *_, **__: '{"a": NaN}')
     da.save(path, {"u": grid.ones()})
     assert cli.main(["view", str(path), "--png", str(tmp_path / "a.png")]) == 1
     assert capsys.readouterr().err.startswith(
