@@ -275,6 +275,9 @@ def test_complex_numbers_and_integers_take_a_common_precision(tmp_path: Path) ->
     np.testing.assert_array_equal(found["z"].gather(), z.gather().astype("c8"))
 
 
+KINDS = "load takes an element type of bool, integers, float32, float64, complex64 or complex128"
+
+
 @pytest.mark.parametrize(
     ("dtype", "text"),
     [
@@ -291,12 +294,14 @@ def test_complex_numbers_and_integers_take_a_common_precision(tmp_path: Path) ->
         ),
         (
             "text",
-            "load takes an element type of numbers, received 'text'; give one such as 'float32'.",
+            f"{KINDS}, received 'text'; give one such as 'float32'.",
         ),
         (
             {"u": object},
-            "load takes an element type of numbers, received a type; give one such as 'float32'.",
+            f"{KINDS}, received a type; give one such as 'float32'.",
         ),
+        ("f2", f"{KINDS}, received 'f2'; give one such as 'float32'."),
+        ({"u": "f2"}, f"{KINDS}, received 'f2'; give one such as 'float32'."),
     ],
 )
 def test_element_types_that_are_refused(path: Path, grid: da.Grid, dtype: Any, text: str) -> None:

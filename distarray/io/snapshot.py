@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arguments import check_dtype
 from distarray.array import DistArray
 from distarray.comm.base import Communicator
 from distarray.errors import (
@@ -20,6 +21,7 @@ from distarray.errors import (
     CommunicationError,
     DistArrayError,
     FileError,
+    UnsupportedError,
     shown,
 )
 from distarray.grid import Grid
@@ -294,11 +296,11 @@ def _plain(name: Any) -> str:
 
 def _dtype(value: Any) -> np.dtype[Any]:
     try:
-        return attributes.numeric_dtype(np.dtype(value).str)
-    except (TypeError, ValueError):
+        return check_dtype(attributes.numeric_dtype(np.dtype(value).str))
+    except (UnsupportedError, TypeError, ValueError):
         raise FileError(
-            f"load takes an element type of numbers, received {shown(value)}; "
-            "give one such as 'float32'."
+            "load takes an element type of bool, integers, float32, float64, complex64 or "
+            f"complex128, received {shown(value)}; give one such as 'float32'."
         ) from None
 
 
