@@ -404,6 +404,22 @@ def test_a_folder_in_an_entrys_place_is_a_miss(folder):
         assert _twice() == [0, 2, 4]
 
 
+def test_a_temporary_folder_goes_with_the_process(tmp_path):
+    """Whose cache cannot be used; a fork of the process leaves the folder alone."""
+    program = (
+        "import os\n"
+        "from distarray.backends import native\n"
+        "folder = native._temporary()\n"
+        "child = os.fork()\n"
+        "if child:\n"
+        "    os.waitpid(child, 0)\n"
+        "    assert folder.is_dir()\n"
+    )
+    chosen = os.environ | {"TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program], env=chosen, check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("warm", [True, False])
 def test_a_full_disk_is_one_warning_and_a_temporary_folder(folder, monkeypatch, warm):
     if warm:

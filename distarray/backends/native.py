@@ -8,6 +8,7 @@ process per node compiles while the others wait for its lock. Flags never includ
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -226,8 +227,15 @@ def _kept(make: Callable[[Path], T]) -> T:
 
 @functools.cache
 def _temporary() -> Path:
-    """The folder of this process for what cannot be kept."""
-    return Path(tempfile.mkdtemp(prefix="distarray-"))
+    """The folder of this process for what cannot be kept; it goes with the process."""
+    folder, owner = tempfile.mkdtemp(prefix="distarray-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not where a fork of this process ends
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return Path(folder)
 
 
 def _entry(language: Language, command: tuple[str, ...], source: str, path: Path) -> ctypes.CDLL:
