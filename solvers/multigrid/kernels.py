@@ -247,17 +247,19 @@ def prolong(ndim: int, axis: int, *, add: bool) -> da.StencilKernel:
 
 
 @functools.cache
-def restrict_by_shares(ndim: int, axis: int, offsets: tuple[int, ...]) -> da.StencilKernel:
+def restrict_by_shares(
+    ndim: int, axis: int, offsets: tuple[tuple[int, bool], ...]
+) -> da.StencilKernel:
     """As `restrict`, where the share s of a fine value belongs to the neighbour of its own coarse
-    one.
+    one: with each offset comes whether it is taken by its own.
     """
     weights = [f"w{number}" for number in range(len(offsets))]
 
     def body(arrays: dict[str, Symbol]) -> None:
         fine, shares, total = arrays["f"].fine, arrays["s"].fine, 0.0
-        for name, offset in zip(weights, offsets, strict=True):
+        for name, (offset, own) in zip(weights, offsets, strict=True):
             share = shares.shift(axis, offset)
-            part = 1.0 - share if offset in (0, 1) else share
+            part = 1.0 - share if own else share
             total = total + arrays[name][0] * part * fine.shift(axis, offset)
         arrays["c"][(0,) * ndim] = total
 

@@ -104,9 +104,9 @@ class Descent:
             kernel = kernels.restrict_by_shares(ndim, axis, tuple(weights))
             self._down.append((kernel, (share, *down)))
         else:
-            weights = transfer(own, coarse, adjoint=False).restrict
-            down = (_profile(fine, after, axis, w) for w in weights.values())
-            self._down.append((kernels.restrict(ndim, axis, tuple(weights)), tuple(down)))
+            means = transfer(own, coarse, adjoint=False).restrict
+            down = (_profile(fine, after, axis, w) for w in means.values())
+            self._down.append((kernels.restrict(ndim, axis, tuple(means)), tuple(down)))
         flags = (_profile(fine, before, axis, values) for values in (between.low, between.high))
         up = (share, *flags)
         replace, add = (kernels.prolong_by_shares(ndim, axis, add=add) for add in (False, True))
@@ -162,8 +162,7 @@ def coarsened(fine: Discrete, path: Path) -> tuple[Discrete, dict[int, da.DistAr
     for axis, array in enumerate(fine.links or ()):
         held = _carry(fine, path, array, _link_weights(fine, path, axis))
         links.append(held[-1])
-        odd = fine.grid.periodic[axis] and fine.grid.shape[axis] % 2
-        if axis in path.axes and not odd:
+        if axis in path.axes:
             met[axis] = held[path.axes.index(axis)]
     c = fine.c
     if fine.form.field:

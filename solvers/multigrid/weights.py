@@ -195,7 +195,7 @@ class Series:
 
 
 def series(fine: Axis, coarse: Axis) -> Series:
-    """The links between coarse unknowns; not for periodic axes of odd length."""
+    """The links between coarse unknowns."""
     k = np.arange(fine.count)
     upward = k % 2 == 1
     below, above = fine.distances()
@@ -225,18 +225,22 @@ def series(fine: Axis, coarse: Axis) -> Series:
     return Series(near, middle, far, 1.0 * upward, low, high)
 
 
-def share_weights(fine: Axis, coarse: Axis, between: Series) -> dict[int, Floats]:
-    """As `Transfer.restrict`, to be multiplied by the shares, or by what they leave of 1."""
+def share_weights(fine: Axis, coarse: Axis, between: Series) -> dict[tuple[int, bool], Floats]:
+    """As `Transfer.restrict`, to be multiplied by the shares, or, where True comes with the offset,
+    by what they leave of 1.
+    """
     children = 2 * np.arange(coarse.count)
-    wrap = fine.periodic
+    wrap, low = fine.periodic, fine.volumes * between.low
     found = {
-        -1: _gathered(fine.volumes * between.high, children - 1, wrap=wrap),
-        0: _gathered(fine.volumes, children),
-        1: _gathered(fine.volumes, children + 1),
-        2: _gathered(fine.volumes * between.low, children + 2, wrap=wrap),
+        (-1, False): _gathered(fine.volumes * between.high, children - 1, wrap=wrap),
+        (0, True): _gathered(fine.volumes, children),
+        (1, True): _gathered(fine.volumes, children + 1),
     }
-    if fine.points:
-        del found[2]
+    if not fine.points:
+        found[2, False] = _gathered(low, children + 2, wrap=wrap)
+        if wrap and fine.count % 2:  # across the seam, where the last cell is a single one
+            found[1, False] = np.zeros(coarse.count)
+            found[1, False][-1] = low[0]
     return {d: part / coarse.volumes for d, part in found.items()}
 
 
