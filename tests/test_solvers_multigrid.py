@@ -149,6 +149,60 @@ def test_the_residual_of_conjugate_gradients_is_that_of_the_solution(contrast, r
         assert "conjugate gradients do not make b - A x smaller" in found.reason
 
 
+def hard(shape, periodic=(), **options):
+    """A ball that is a million times stiffer: f, the solution and b - A x, this independently."""
+    names = "xyz"[: len(shape)]
+    grid = da.Grid(shape, periodic=[name in periodic for name in names])
+    values = np.where(sum((x - 0.5) ** 2 for x in grid.coordinates()) < 0.09, 1e6, 1.0)
+    conditions = [(D(0.0), D(0.0)), *[(N(0.0), N(0.0))] * (len(shape) - 1)]
+    boundary = {n: c[0] for n, c in zip(names, conditions, strict=True) if n not in periodic}
+    f = random(shape, 3)
+    if not any(isinstance(condition, D) for condition in boundary.values()):
+        f -= f.mean()
+    found = solve(grid, put(grid, f), put(grid, values), boundary=boundary or None, **options)
+    widths = [np.full(n, 1.0 / n) for n in shape]
+    r = f - elliptic(found.x.gather(), widths, values, 0.0, conditions, grid.periodic)
+    return f, found, r
+
+
+@pytest.mark.parametrize(
+    ("shape", "periodic", "most"),
+    [((11, 13, 7), "", 50), ((29, 31), "xy", 12), ((29, 32), "y", 12)],
+)
+def test_a_residual_that_grows_first_does_not_end_conjugate_gradients(shape, periodic, most):
+    """On few cells the ball is hardly resolved: the residual is 100 times the first one before it
+    falls. Axes of odd length have a single cell at their seam.
+    """
+    f, found, r = hard(shape, periodic)
+    assert found.converged, found.reason
+    assert found.iterations <= most
+    assert np.linalg.norm(r) <= 1.1e-8 * np.linalg.norm(f)
+
+
+def test_the_first_guess_is_returned_rather_than_worse_iterates():
+    f, found, r = hard((11, 13, 7), max_cycles=3)
+    assert not found.converged
+    assert found.residuals[0] == found.residuals[-1] == pytest.approx(1.0)
+    assert "the first guess is returned" in found.reason
+    assert not found.x.gather().any()
+    assert np.array_equal(r, f)
+
+
+def test_residuals_on_stretched_axes_are_2_norms():
+    widths = [1.3 ** np.arange(16), np.full(12, 1.0 / 12)]
+    grid = da.Grid((16, 12), coordinates={"x": np.append(0.0, np.cumsum(widths[0]))})
+    f = random((16, 12))
+    boundary = {"x": D(0.0), "y": N(0.0)}
+    for accelerated in (True, False):
+        found = solve(grid, put(grid, f), boundary=boundary, max_cycles=4, accelerated=accelerated)
+        conditions = [(D(0.0), D(0.0)), (N(0.0), N(0.0))]
+        r = f - elliptic(
+            found.x.gather(), widths, np.ones((16, 12)), 0.0, conditions, (False, False)
+        )
+        true = np.linalg.norm(r) / np.linalg.norm(f)
+        assert found.residuals[-1] == pytest.approx(true, rel=1e-6)
+
+
 def test_conjugate_gradients_begin_anew_where_that_helps():
     """From a bad guess the recursion loses more digits than one from where it led does."""
     operator, f = jumping(64, 1e3)
@@ -189,6 +243,12 @@ SYMMETRIC = {
     "stretched": ({"shape": (20, 23), "coordinates": STRETCHED}, {}, {}),
     "varying": ({"shape": (20, 17)}, {"a": "varying"}, {}),
     "varying faces": ({"shape": (20, 17)}, {"a": "varying", "location": "y"}, {}),
+    "varying, odd": ({"shape": (21, 17), "periodic": True}, {"a": "varying", "c": 1.0}, {}),
+    "varying faces, odd": (
+        {"shape": (21, 17), "periodic": (True, False)},
+        {"a": "varying", "location": "x"},
+        {},
+    ),
     "jacobi": ({"shape": (12, 8, 9)}, {}, {"smoother": "jacobi"}),
 }
 

@@ -3,7 +3,8 @@
 A jump that no coarse grid resolves leaves few errors that cycles reduce slowly; conjugate gradients
 take these away. Inner products are weighted by volumes, in which the operator is symmetric on
 stretched grids, too. The flexible form (Notay, Y. (2000) Flexible conjugate gradients, SIAM J. Sci.
-Comput. 22, 1444-1460) permits cycles that are not quite symmetric.
+Comput. 22, 1444-1460) permits cycles that are not quite symmetric; where the coefficient jumps by
+many orders of magnitude they may stagnate with such ones, and converge with symmetric ones.
 """
 
 from __future__ import annotations

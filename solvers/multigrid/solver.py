@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,22 @@ from solvers.multigrid import kernels, smoothers
 from solvers.multigrid.accelerate import ConjugateGradients
 from solvers.multigrid.discrete import mean_of
 from solvers.multigrid.hierarchy import Direct, build
-from solvers.multigrid.history import History, Limits
+from solvers.multigrid.history import PATIENCE, PERSEVERANCE, History, Limits
 from solvers.multigrid.operator import EllipticOperator
 
 #: Visits of the next level by the name of a cycle; "F" begins with full multigrid.
 VISITS = {"V": 1, "W": 2, "F": 1}
 SMOOTHERS = ("red-black", "chebyshev", "jacobi")
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """How a cycle smooths: by what, and how often before and after the visit of the next level."""
+
+    smooth: smoothers.Smoother
+    before: int
+    after: int
+    symmetric: bool
 
 
 class Multigrid:
@@ -44,7 +55,8 @@ class Multigrid:
         given), and as many sweeps come before as after.
     accelerated : bool, optional
         Whether `solve` makes a step of conjugate gradients of each cycle; by default where the
-        coefficient a varies or an axis is stretched.
+        coefficient a varies or an axis is stretched. Where these stagnate the cycle is made
+        symmetric, as far as its smoother goes.
     reproducible : bool
         The same bits on any number of ranks.
     levels : int, optional
@@ -106,11 +118,12 @@ class Multigrid:
             smoother = "chebyshev" if smoother == "red-black" else smoother
         self.operator = operator
         self._visits, self._full = VISITS[cycle], cycle == "F"
-        self._before, self._after = before, after
         self._reproducible = reproducible
         varies = operator.discrete.form.links or operator.discrete.stretched
         self._accelerated = varies if accelerated is None else accelerated
-        self._smooth = smoothers.smoother(smoother, operator.grid.ndim)
+        ndim, most = operator.grid.ndim, max(before, after)
+        self._sweeps = Sweeps(smoothers.smoother(smoother, ndim), before, after, symmetric)
+        self._steady = Sweeps(smoothers.smoother("chebyshev", ndim), most, most, symmetric=True)
         self.levels = build(
             operator.discrete, adjoint=symmetric or operator.discrete.form.links, levels=levels
         )
@@ -127,7 +140,8 @@ class Multigrid:
         time: float = 0.0,
         callback: Callback | None = None,
     ) -> Solution:
-        """Cycle until the residual is at most `max(rtol |b|, atol)`. Collective.
+        """Cycle until the residual is at most `max(rtol |b|, atol)`, norms being 2-norms over all
+        points, whatever the volumes of their cells. Collective.
 
         Parameters
         ----------
@@ -149,7 +163,8 @@ class Multigrid:
         -------
         Solution
             `x` has the operator's conditions. Where the operator is singular its mean is zero. The
-            last residual is that of x, `b - A x`.
+            last residual is that of x, `b - A x`; x is the first guess where no better one was
+            reached.
 
         Raises
         ------
@@ -174,8 +189,11 @@ class Multigrid:
         if self._accelerated:
             self._accelerate(history)
         while not history.done:
-            self._cycle(0)
+            self._cycle(0, self._sweeps)
             history.add(self._norm())
+        if history.worse:
+            finest.u[...] = 0 if x0 is None else x0
+            history.return_to_guess()
         return history.solution(self._result(finest.u))
 
     def __call__(self, r: da.DistArray, out: da.DistArray) -> None:
@@ -186,33 +204,39 @@ class Multigrid:
         finest = self.levels[0]
         finest.f[...] = r
         finest.clear()
-        self._cycle(0)
+        self._cycle(0, self._sweeps)
         self._remove_mean(finest.u)
         out[...] = finest.u
 
     def cycle(self) -> None:
         """One cycle on what `levels[0]` holds: its u is improved for its f. Collective."""
-        self._cycle(0)
+        self._cycle(0, self._sweeps)
 
     # ---- cycles
 
     def _accelerate(self, history: History) -> None:
         """Iterate by conjugate gradients, which keep up the residual by recursion. Where that parts
-        from b - A x by rounding they begin anew, as long as it helps.
+        from b - A x by rounding they begin anew, as long as it helps; where they stagnate, with a
+        symmetric cycle, which they are made for.
         """
-        finest, iteration = self.levels[0], self._iteration
+        finest, iteration, sweeps = self.levels[0], self._iteration, self._sweeps
         iteration.b[...] = finest.f
         while not history.done:
             finest.compute_residual()
             iteration.begin(finest.u, finest.r)
             before = history.residuals[-1]
+            history.patience = PERSEVERANCE if sweeps.symmetric else PATIENCE
             while not history.done:
                 finest.f[...] = iteration.r
                 finest.clear()
-                self._cycle(0)
+                self._cycle(0, sweeps)
                 history.add(iteration.step(finest.u))
             finest.f[...], finest.u[...] = iteration.b, iteration.x
-            history.restart(before, self._norm())
+            if history.stagnant and not sweeps.symmetric:
+                sweeps = self._steady
+                history.renew(self._norm())
+            else:
+                history.restart(before, self._norm())
 
     @functools.cached_property
     def _iteration(self) -> ConjugateGradients:
@@ -225,12 +249,12 @@ class Multigrid:
         x[...] = u
         return x
 
-    def _cycle(self, number: int) -> None:
+    def _cycle(self, number: int, sweeps: Sweeps) -> None:
         level = self.levels[number]
         if level.below is None:
             self._direct.solve()
             return
-        self._smooth(level, self._before)
+        sweeps.smooth(level, sweeps.before)
         level.compute_residual()
         coarse = self.levels[number + 1]
         level.below.restrict(coarse.f)
@@ -239,9 +263,9 @@ class Multigrid:
         else:
             coarse.clear()
             for _ in range(self._visits):
-                self._cycle(number + 1)
+                self._cycle(number + 1, sweeps)
         level.below.prolong(coarse.u, level.u, add=True)
-        self._smooth(level, self._after)
+        sweeps.smooth(level, sweeps.after)
 
     def _full_multigrid(self, number: int) -> None:
         """A first guess from the coarser levels, then one cycle."""
@@ -253,7 +277,7 @@ class Multigrid:
             level.below.restrict(coarse.f)
             self._full_multigrid(number + 1)
             level.below.prolong(coarse.u, level.u, add=False)
-        self._cycle(number)
+        self._cycle(number, self._sweeps)
 
     # ---- right-hand side and norms
 
