@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ from hypothesis import strategies as st
 from distarray.comm.base import BlockPiece
 from distarray.comm.serial import SerialCommunicator
 from distarray.errors import FileError
-from distarray.io import attributes, hdf5, header
+from distarray.io import attributes, hdf5, header, place
+from distarray.io.image import Image
 from distarray.io.record import (
     ArrayRecord,
     FileRecord,
@@ -493,3 +496,27 @@ def test_the_widest_integers_come_back(value: int) -> None:
     assert attributes.loads(attributes.dumps(value, "attrs")) == value
     with pytest.raises(FileError, match="is an integer of 2049 bits"):
         attributes.dumps(2 * value, "attrs")
+
+
+def test_an_image_ends_as_a_file_that_was_written_directly(tmp_path: Path) -> None:
+    """Writes of all sizes, some past the memory, over pages that were begun; reads in between."""
+    random = np.random.default_rng(5)
+    plain, path = io.BytesIO(), tmp_path / "a"
+    path.touch()
+    with place.opened(str(path), write=True) as descriptor:
+        image = Image(descriptor)
+        for size in (1, 4096, 5000, (1 << 20) - 1, 1 << 20, (1 << 20) + 4097, 3 << 20, 10, 70_000):
+            at = int(random.integers(1 << 22))
+            octets = random.bytes(size)
+            for file in (plain, image):
+                file.seek(at)
+                assert file.write(octets) == size
+                assert file.tell() == at + size
+            image.seek(at)
+            assert image.read(size) == octets
+        for file in (plain, image):
+            file.seek(0, os.SEEK_END)
+        assert plain.tell() == image.tell()
+        image.truncate(image.tell() + 12_345)
+        image.store()
+    assert path.read_bytes() == plain.getvalue() + bytes(12_345)

@@ -8,6 +8,7 @@ plain. Nothing is kept for parts that are reserved and never written, however la
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from distarray.io import place
 
 _PAGE = 4096
-#: Bytes from which a write is of values that HDF5 does not read again: it goes past the memory.
+#: Bytes from which a write is of values, not of what HDF5 needs again: it goes past the memory.
 _LARGE = 1 << 20
 
 
@@ -33,6 +34,7 @@ class Image:
         self._descriptor = descriptor
         self._pages: dict[int, bytearray] = {}
         self._at = self._size = 0
+        self._through = 0  # where the last of what went past the memory ends
         self._problem: OSError | None = None
 
     def store(self) -> None:
@@ -78,7 +80,7 @@ class Image:
     def readinto(self, buffer: Any) -> int:
         target, filled = memoryview(buffer).cast("B"), 0
         for number, inside in _pages_of(self._at, len(target)):
-            part = self._pages.get(number, bytes(_PAGE))[inside]
+            part = self._page(number)[inside]
             target[filled : filled + len(part)] = part
             filled += len(part)
         self._at += filled
@@ -101,7 +103,7 @@ class Image:
         taken = 0
         for number, inside in _pages_of(offset, len(octets)):
             size = inside.stop - inside.start
-            page = self._pages.setdefault(number, bytearray(_PAGE))
+            page = self._pages[number] = self._page(number)
             page[inside] = octets[taken : taken + size]
             taken += size
 
@@ -109,11 +111,29 @@ class Image:
         """Write whole pages to the disk; after an error, which `store` raises, no more."""
         for number, _ in _pages_of(offset, len(octets)):
             self._pages.pop(number, None)
+        self._through = max(self._through, offset + len(octets))
         if self._problem is None:
-            try:
+            with self._kept():
                 place.write_at(self._descriptor, offset, octets)
-            except OSError as error:
-                self._problem = error
+
+    def _page(self, number: int) -> bytearray:
+        """A page as it is in memory or, where it went past that, on the disk."""
+        page = self._pages.get(number)
+        if page is None:
+            page = bytearray(_PAGE)
+            if number * _PAGE < self._through:
+                with self._kept():
+                    found = os.pread(self._descriptor, _PAGE, number * _PAGE)
+                    page[: len(found)] = found
+        return page
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Keep an error from HDF5, for `store`."""
+        try:
+            yield
+        except OSError as error:
+            self._problem = self._problem or error
 
 
 def _pages_of(offset: int, count: int) -> Iterator[tuple[int, slice]]:
