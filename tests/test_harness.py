@@ -154,13 +154,14 @@ def test_files_of_one_job_run_up_to_the_first_that_fails(tmp_path: Path) -> None
     assert run_test_files(files[::2], 2, timeout=60).returncode == 0
 
 
+@pytest.mark.slow
 def test_each_file_of_a_job_has_its_time(tmp_path: Path) -> None:
-    waits = "import time\ndef test_waits(): time.sleep(4)"
+    waits = "import time\ndef test_waits(): time.sleep(16)"
 
     files = [tmp_path / f"ranks_{name}.py" for name in "abc"]
     for file, text in zip(files, (waits, waits, HANG), strict=True):
         file.write_text(text)
-    result = run_test_files(files, 2, timeout=7)
+    result = run_test_files(files, 2, timeout=30)
     assert [passed(result, file) for file in files] == [True, True, False]
     assert result.timed_out
     assert "ranks_c.py" in result.stacks
