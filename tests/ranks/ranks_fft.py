@@ -22,6 +22,11 @@ TRIGONOMETRIC = [
     (name, {"type": kind}) for name in ("dctn", "idctn", "dstn", "idstn") for kind in (1, 2, 3, 4)
 ]
 
+#: Few cases and process grids where ranks are many: they share a few cores.
+MANY = SIZE >= 8
+if MANY:
+    SHAPES, TRIGONOMETRIC = ((9, 10), (7, 6, 11)), TRIGONOMETRIC[::5]
+
 
 def values(shape, dtype=np.float64, seed=1):
     rng = np.random.default_rng(seed)
@@ -34,6 +39,7 @@ def values(shape, dtype=np.float64, seed=1):
 def spread(host, components=0):
     """The array over every process grid that fits, and on one rank."""
     grids = list(process_grids(host.ndim - components, host.shape[components:]))
+    grids = grids[: 2 if MANY else None]
     for ranks in grids if components else [*grids, (1,) * host.ndim]:
         if components:
             grid = da.Grid(host.shape[components:], ranks=ranks)
@@ -80,13 +86,13 @@ def test_cosine_and_sine_transforms():
 
 
 def test_norms_axes_and_element_types():
-    for norm in ("backward", "ortho", "forward"):
+    for norm in ("forward",) if MANY else ("backward", "ortho", "forward"):
         check("fftn", (9, 10), norm=norm)
         check("dctn", (9, 10), norm=norm)
-    for axes in ((0,), (1,), (2,), (2, 0), (-1, 1), (1, 0, 2)):
+    for axes in ((1,), (2, 0)) if MANY else ((0,), (1,), (2,), (2, 0), (-1, 1), (1, 0, 2)):
         for name in ("rfftn", "ifftn", "dstn"):
             check(name, (7, 6, 11), axes=axes)
-    for dtype in (np.float32, np.complex64, np.int32):
+    for dtype in (np.float32,) if MANY else (np.float32, np.complex64, np.int32):
         check("fftn", (9, 10), dtype)
     check("rfftn", (9, 10), np.float32)
     check("idctn", (9, 10), np.complex64, type=3)

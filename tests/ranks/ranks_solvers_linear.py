@@ -55,17 +55,18 @@ def compare(name, process_grids, periodic, boundary, **options):
 
 def test_all_methods_have_the_same_bits():
     ranks = next(process_grids(2, CELLS))
-    for name in linear.METHODS:
+    for name in linear.METHODS if SIZE < 8 else ("cg", "bicgstab"):
         options = {"bounds": (0.15, 8.0)} if name == "chebyshev" else {}
         compare(name, [ranks], False, da.Dirichlet(0.0), nullspace=None, **options)
 
 
 def test_every_process_grid_and_a_singular_system_have_the_same_bits():
-    compare("pipelined_cg", process_grids(2, CELLS), (True, False), da.Neumann(0.0))
+    grids = list(process_grids(2, CELLS))[: None if SIZE < 8 else 2]
+    compare("pipelined_cg", grids, (True, False), da.Neumann(0.0))
 
 
 def test_a_preconditioner_and_components_have_the_same_bits():
-    for method in (cg, pipelined_cg):
+    for method in (cg, pipelined_cg) if SIZE < 8 else (pipelined_cg,):
         expected = None
         for place in ({"comm": MPI.COMM_SELF}, {}):
             grid = grid_of(periodic=True, **place)
@@ -151,7 +152,7 @@ def test_values_that_are_not_finite_on_one_rank_stop_all():
 
 
 def test_the_simulated_device_gives_the_bits_of_the_cpu():
-    for name in linear.METHODS if SIZE == 1 else ["pipelined_cg"]:
+    for name in linear.METHODS if SIZE == 1 else ["pipelined_cg"] if SIZE < 8 else []:
         found = []
         for device in ("cpu", "simulated"):
             grid = grid_of(device=device)

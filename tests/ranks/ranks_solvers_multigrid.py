@@ -15,6 +15,9 @@ RANKS = (1, 2, 3, 8)
 SIZE = MPI.COMM_WORLD.Get_size()
 D, N, R = da.Dirichlet, da.Neumann, da.Robin
 
+#: Few cases and process grids where ranks are many: they share a few cores.
+MANY = SIZE >= 8
+
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cells": (
         {"shape": (25, 20)},
@@ -55,17 +58,24 @@ def solved(
     return found.iterations, found.residuals, found.x.gather().tobytes()
 
 
+def solved_alone(name: str, *, reproducible: bool = True) -> tuple[int, tuple[float, ...], bytes]:
+    """What the first rank finds by itself."""
+    first = MPI.COMM_WORLD.Get_rank() == 0
+    found = solved(name, reproducible=reproducible, comm=MPI.COMM_SELF) if first else None
+    return MPI.COMM_WORLD.bcast(found)
+
+
 def test_the_same_bits_on_any_process_grid() -> None:
-    for name, (shape, _) in CASES.items():
-        alone = solved(name, comm=MPI.COMM_SELF)
-        grids = process_grids(SIZE, len(shape["shape"]))
-        for ranks in grids[: 3 if SIZE < 8 else 2]:
+    for name in ("faces", "three axes") if MANY else CASES:
+        alone = solved_alone(name)
+        grids = process_grids(SIZE, len(CASES[name][0]["shape"]))
+        for ranks in grids[1:2] if MANY else grids[:3]:
             assert solved(name, ranks=ranks) == alone, (name, ranks)
 
 
 def test_numbers_of_cycles() -> None:
-    for name in ("cells", "faces"):
-        alone = solved(name, reproducible=False, comm=MPI.COMM_SELF)[0]
+    for name in ("faces",) if MANY else ("cells", "faces"):
+        alone = solved_alone(name, reproducible=False)[0]
         assert abs(solved(name, reproducible=False)[0] - alone) <= 1
 
 
@@ -78,7 +88,7 @@ def test_symmetric_cycles_have_the_same_bits() -> None:
         return out.gather().tobytes()
 
     alone = applied(comm=MPI.COMM_SELF)
-    for ranks in process_grids(SIZE, 2):
+    for ranks in process_grids(SIZE, 2)[: 1 if MANY else None]:
         assert applied(ranks=ranks) == alone, ranks
 
 
