@@ -449,7 +449,7 @@ def test_a_restart_from_a_file(tmp_path: Path, whole: Path) -> None:
         ),
         (
             ("--restart", "WHOLE/step-0000008.h5", "--until", "0.5"),
-            "A run ends no earlier than it begins, received the end 0.5 for a restart at time 2.8",
+            "A run ends no earlier than it begins, received the end 0.5 for a restart at time 2.",
         ),
     ],
 )

@@ -42,10 +42,13 @@ class Comparison:
     source : str
         What it is compared with.
     rows : tuple of Row
+    groups : tuple of str
+        Starts of stations; the largest deviation of each group closes the table.
     """
 
     source: str
     rows: tuple[Row, ...]
+    groups: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -71,6 +74,9 @@ class Comparison:
                 f"  {row.station:<{width}} {row.computed:13.7g} {row.reference:13.7g} "
                 f"{row.deviation:12.3e} {gate:>9}{note}"
             )
+        if self.groups:
+            largest = (f"of {group} {self.largest(group):.6f}" for group in self.groups)
+            lines.append(f"Largest deviation {', '.join(largest)}")
         return "\n".join(lines)
 
 

@@ -87,7 +87,7 @@ def compare_centre_lines(flow: IncompressibleSolver) -> Comparison | None:
         )
         for c, at, value in table.rows
     )  # fmt: skip
-    return Comparison(table.source, rows)
+    return Comparison(table.source, rows, groups=("u", "v"))
 
 
 def compare_extrema(flow: IncompressibleSolver) -> Comparison | None:
