@@ -64,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         With code 2 when the command line is wrong; with code 75 after SIGTERM or SIGUSR1, when
         checkpoints are written: one was, and the same command with --restart goes on from there.
     """
-    chosen = _parser().parse_args(arguments)
+    chosen, unknown = _parser().parse_known_args(arguments)
+    if unknown:  # with the usage of the case
+        chosen.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if chosen.case == "list":
         _list()
         return 0
@@ -81,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m solvers", description="Run a flow.")
     commands = parser.add_subparsers(dest="case", required=True, metavar="CASE")
-    commands.add_parser("list", help="name all cases")
+    listing = commands.add_parser("list", help="name all cases")
+    listing.set_defaults(parser=listing)
     for case in CASES:
         _add_case(commands.add_parser(case.name, help=case.summary, description=case.summary), case)
     return parser
@@ -89,9 +92,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_case(parser: argparse.ArgumentParser, case: Case) -> None:
     axes = len(case.cells)
+    parser.set_defaults(parser=parser)
     parser.add_argument(
         "--cells", type=int, nargs="+", default=case.cells, metavar="N",
-        help=f"cells per axis, 2 or 3; one number is for {axes} axes (default: %(default)s)",
+        help=f"cells along each axis; one number is for {axes} axes (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--output", type=Path, default=Path(case.name), metavar="DIR",

@@ -105,7 +105,8 @@ class Solver(abc.ABC):
         Raises
         ------
         SolverError
-            Nothing says when to stop, or the state is no longer finite.
+            Nothing says when to stop, an end or a number of steps that is none, or the state is no
+            longer finite.
         FileError
             The folder cannot be made or takes no files, or its table is of another run; or a
             checkpoint cannot be written.
@@ -115,6 +116,14 @@ class Solver(abc.ABC):
         if until is None and steady is None and max_steps is None:
             raise da.SolverError(
                 "A run needs an end, received none; give until=, steady= or max_steps=."
+            )
+        if until is not None and not math.isfinite(until):
+            raise da.SolverError(
+                f"The end of a run is a finite time, received until={until}; give a number."
+            )
+        if every < 0:
+            raise da.SolverError(
+                f"Steps between outputs are counted from 0, received every={every}; use 0 for none."
             )
         series = self._series(output) if output is not None and every else None
         last = None if max_steps is None else self.step_count + max_steps
