@@ -210,6 +210,24 @@ def test_a_flow_at_rest_around_a_body_stays_at_rest():
     assert all(float(abs(values).max()) == 0.0 for values in flow.fields.values())
 
 
+@pytest.mark.parametrize("cells", [(24, 10), (30, 12), (36, 14)])
+def test_a_body_of_few_cells_leaves_the_flow_finite(cells):
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=cells,
+            viscosity=0.05,
+            bounds=((0.0, 3.0), (0.0, 1.0)),
+            inflow={"x-": (1.0, 0.0)},
+            outflow=("x+",),
+            slip=("y-", "y+"),
+            obstacles=(Obstacle(Circle((0.75, 0.5), 0.125)),),
+        )
+    )
+    flow.run(max_steps=20)
+    # A cylinder in free flow speeds the stream up to twice.
+    assert 1.0 < max(float(abs(flow.fields[name]).max()) for name in "uv") < 2.5
+
+
 def test_points_that_mirror_each_other_are_covered_alike():
     """Points half a width from the surface, whose distance round-off puts on either side."""
     flow = IncompressibleSolver(cylinder((110, 41), 20.0))

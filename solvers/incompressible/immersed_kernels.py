@@ -21,6 +21,10 @@ HALF = 0.5 + 1e-6
 #: Neighbours farther out than this share are taken for fluid: less than HALF, for round-off and
 #: curvature.
 FLUID = 0.4
+#: Least divisor of an extrapolation, 1 + c. Beside a flat surface it is above FLUID wherever the
+#: neighbour counts as fluid; in a body of few cells it may vanish, and the point takes the wall's
+#: velocity.
+LEAST = 0.3
 
 
 @per_axis(static=("axis", "moving"))
@@ -46,7 +50,7 @@ def cover(
                 known = _towards(phi, up, m, k) > fluid
                 beside = _towards(u, up, m, k)
                 total = total + da.where(known, c[k] * (beside - near), 0.0)
-        known = _towards(phi, up, m) > fluid
+        known = (_towards(phi, up, m) > fluid) & (1.0 + c[m] > LEAST)
         fitted = da.where(known, total / (1.0 + c[m]), velocity)
         value = da.where(n[m] * gaps[m] >= reach, fitted, value)
     out[...] = da.where(phi[...] < HALF * reach * size, value, u[...])
