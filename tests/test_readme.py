@@ -41,8 +41,8 @@ CHEAP = {
     "mpirun -n 4 python -m solvers cavity --cells 32 32 --until 1 --output cavity-32": (
         "mpirun -n 2 python -m solvers cavity --cells 8 8 --until 1 --output cavity-32"
     ),
-    "mpirun -n 2 python -m solvers cavity --cells 32 --until 1 --output run --every 20 "
-    "--checkpoint 50 --restart": (
+    "mpirun -n 2 python -m solvers cavity --cells 32 --until 1 --output run --every 10 "
+    "--checkpoint 10 --restart": (
         "mpirun -n 2 python -m solvers cavity --cells 8 --until 1 --output run --every 2 "
         "--checkpoint 5 --restart && test -f run/steps.xdmf"
     ),
