@@ -113,18 +113,7 @@ class Solver(abc.ABC):
         SystemExit
             With code 75, after a signal for which `checkpoints` wrote one.
         """
-        if until is None and steady is None and max_steps is None:
-            raise da.SolverError(
-                "A run needs an end, received none; give until=, steady= or max_steps=."
-            )
-        if until is not None and not math.isfinite(until):
-            raise da.SolverError(
-                f"The end of a run is a finite time, received until={until}; give a number."
-            )
-        if every < 0:
-            raise da.SolverError(
-                f"Steps between outputs are counted from 0, received every={every}; use 0 for none."
-            )
+        _require_end(until, steady, max_steps, every)
         series = self._series(output) if output is not None and every else None
         last = None if max_steps is None else self.step_count + max_steps
         with Progress(
@@ -300,3 +289,21 @@ class _Late(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._dict())
+
+
+def _require_end(
+    until: float | None, steady: float | None, max_steps: int | None, every: int
+) -> None:
+    """An error unless a run has an end, and counts its outputs. Local."""
+    if until is None and steady is None and max_steps is None:
+        raise da.SolverError(
+            "A run needs an end, received none; give until=, steady= or max_steps=."
+        )
+    if until is not None and not math.isfinite(until):
+        raise da.SolverError(
+            f"The end of a run is a finite time, received until={until}; give a number."
+        )
+    if every < 0:
+        raise da.SolverError(
+            f"Steps between outputs are counted from 0, received every={every}; use 0 for none."
+        )
