@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable
 from itertools import product
-from types import FrameType
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,27 +12,10 @@ from hypothesis import strategies as st
 from distarray.arguments import fewer_ranks
 from distarray.decomposition import _divisors, factorisations
 from distarray.placement import pencil_ranks
+from tests.lines_run import lines_run
 
 RANKS = 10_000
 STEPS = 20_000  # one line of Python each; to try every number of ranks takes millions
-
-
-def steps(call: Callable[[], Any]) -> int:
-    """The number of lines of Python that a call executes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.parametrize(
@@ -45,7 +24,7 @@ def steps(call: Callable[[], Any]) -> int:
 )
 def test_small_arrays_on_many_ranks(shape: tuple[int, ...], most: int) -> None:
     _divisors.cache_clear()
-    assert steps(lambda: fewer_ranks(shape, RANKS)) < STEPS
+    assert lines_run(lambda: fewer_ranks(shape, RANKS)) < STEPS
     assert math.prod(fewer_ranks(shape, RANKS)) == most
 
 
@@ -53,7 +32,7 @@ def test_small_arrays_on_many_ranks(shape: tuple[int, ...], most: int) -> None:
 @pytest.mark.parametrize("shape", [(8, 8, 8), (4, 2, 3), (100, 100, 100), (97, 103, 5), (9, 1, 1)])
 def test_pencils_of_small_arrays_on_many_ranks(shape: tuple[int, ...], axis: int) -> None:
     _divisors.cache_clear()
-    assert steps(lambda: pencil_ranks(shape, (1, 1, 1), RANKS, (axis,))) < STEPS
+    assert lines_run(lambda: pencil_ranks(shape, (1, 1, 1), RANKS, (axis,))) < STEPS
     found = pencil_ranks(shape, (1, 1, 1), RANKS, (axis,))
     others = math.prod(shape) // shape[axis]
     assert found[axis] == 1
