@@ -101,10 +101,17 @@ def _add_case(parser: argparse.ArgumentParser, case: Case) -> None:
         "--output", type=Path, default=Path(case.name), metavar="DIR",
         help="folder for files (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        f"--{case.number_name}", type=float, default=case.number, metavar="N", dest="number",
-        help=f"{case.number_help} (default: %(default)s)",
-    )  # fmt: skip
+    parser.set_defaults(number=case.number)
+    if case.number_name:
+        parser.add_argument(
+            f"--{case.number_name}", type=float, default=case.number, metavar="N", dest="number",
+            help=f"{case.number_help} (default: %(default)s)",
+        )  # fmt: skip
+    for choice in case.choices:
+        parser.add_argument(
+            f"--{choice.name}", choices=choice.names, default=choice.default,
+            help=f"{choice.help} (default: %(default)s)",
+        )  # fmt: skip
     for name in case.reads:
         parser.add_argument(f"--{name}", **SOME[name])
     parser.add_argument(
@@ -120,6 +127,7 @@ def _options(case: Case, chosen: argparse.Namespace) -> Options:
         output=chosen.output,
         number=chosen.number,
         device=chosen.device,
+        chosen={choice.name: getattr(chosen, choice.name) for choice in case.choices},
         **{name: getattr(chosen, name) for name in case.reads},
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,8 @@ class Options:
 
     `number` is the Reynolds number, or what else `Case.number_name` says. `checkpoint` is the
     number of steps between checkpoints in the folder `checkpoints` of the output, 0 for none.
-    `restart` names a file to go on from; True stands for the newest checkpoint.
+    `restart` names a file to go on from; True stands for the newest checkpoint. `chosen` holds what
+    was picked of each of `Case.choices`.
     """
 
     cells: tuple[int, ...]
@@ -26,12 +27,24 @@ class Options:
     checkpoint: int = 0
     restart: Path | bool = False
     device: str = "auto"
+    chosen: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An option of one case that takes one of several names."""
+
+    name: str
+    names: tuple[str, ...]
+    default: str
+    help: str
 
 
 @dataclass(frozen=True)
 class Case:
     """A flow with a name: what it is, its default cells, what runs it, and the number that says
-    what kind of flow it is: its default, its option on the command line, and what that means.
+    what kind of flow it is: its default, its option on the command line, and what that means; no
+    `number_name` where there is no such number. `choices` are options of this case alone.
 
     `reads` names the attributes of `Options` that it has a use for, besides `cells`, `output`,
     `number` and `device`, which all cases read: the command line offers no others.
@@ -45,3 +58,8 @@ class Case:
     number_name: str = "reynolds"
     number_help: str = "Reynolds number"
     reads: tuple[str, ...] = ("until", "every", "advection", "checkpoint", "restart")
+    choices: tuple[Choice, ...] = ()
+
+    def chosen(self, **names: str) -> dict[str, str]:
+        """What `Options.chosen` holds if a user names these choices and leaves the others."""
+        return {choice.name: choice.default for choice in self.choices} | names
