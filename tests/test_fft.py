@@ -10,6 +10,7 @@ import pytest
 import scipy.fft
 
 import distarray as da
+from distarray import line_transforms
 from distarray.decomposition import Decomposition
 from distarray.layout import Layout
 from distarray.pencils import GROUP_BYTES, Lines, passes_of
@@ -201,14 +202,49 @@ def test_results_lie_on_no_grid(periodic, location):
         assert result.layout.staggered == result.decomposition.periodic == (False, False)
 
 
-def test_without_scipy_the_extra_is_named(monkeypatch):
+def without(monkeypatch, *names):
+    """Let imports of these packages fail."""
     real = builtins.__import__
 
-    def without(name, *rest):
-        if name.startswith("scipy"):
+    def chosen(name, *rest):
+        if name.split(".")[0] in names:
             raise ImportError(name)
         return real(name, *rest)
 
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(builtins, "__import__", chosen)
+    line_transforms.library.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _library_found_anew():
+    yield
+    line_transforms.library.cache_clear()
+
+
+def test_without_a_library_the_extra_is_named(monkeypatch):
+    without(monkeypatch, "ducc0", "scipy")
     with pytest.raises(da.UnsupportedError, match=r"install the extra fft .*'\.\[fft\]'"):
         da.fft.fftn(da.zeros((4, 4)))
+
+
+@pytest.mark.parametrize("norm", [None, "ortho", "forward"])
+@pytest.mark.parametrize("missing", [(), ("ducc0",)])
+def test_either_library_does_all_transforms(monkeypatch, missing, norm):
+    pytest.importorskip("ducc0")
+    host = np.random.default_rng(3).random((6, 7)) + 1j * np.random.default_rng(4).random((6, 7))
+    whole, real = da.asarray(host), da.asarray(host.real)
+    calls = [(f"{back}fftn", whole, {}) for back in ("", "i")]
+    calls += [("rfftn", real, {}), ("irfftn", whole, {})]
+    calls += [
+        (f"{back}{name}n", u, {"type": number})
+        for back in ("", "i")
+        for name in ("dct", "dst")
+        for number in (1, 2, 3, 4)
+        for u in (whole, real)
+    ]
+    expected = [getattr(scipy.fft, name)(u.gather(), norm=norm, **o) for name, u, o in calls]
+    without(monkeypatch, *missing)
+    assert line_transforms.library()[0] == ("scipy" if missing else "ducc0")
+    for (name, u, options), values in zip(calls, expected, strict=True):
+        found = getattr(da.fft, name)(u, norm=norm, **options).gather()
+        np.testing.assert_allclose(found, values, rtol=1e-13, atol=1e-12, err_msg=name)

@@ -35,8 +35,8 @@ LAYERS = {
     ),
     "grid": ("grid", "grid_geometry", "profile", "creation", "points"),
     "uses": (
-        "random", "pencils", "lines", "fft", "linalg", "kernels", "graphs", "iterate", "io",
-        "logging",
+        "random", "pencils", "lines", "line_transforms", "fft", "linalg", "kernels", "graphs",
+        "iterate", "io", "logging",
     ),
     "package": ("__init__",),
     "programs": (
@@ -52,7 +52,8 @@ HOMES = {
     "h5py": ("distarray/io/hdf5.py",),
     "isal": ("distarray/io/crc.py",),
     "cupy": ("distarray/backends/cuda.py",),
-    "scipy": ("distarray/fft.py",),
+    "ducc0": ("distarray/line_transforms.py",),
+    "scipy": ("distarray/line_transforms.py",),
     "matplotlib": ("distarray/pictures.py", "solvers/incompressible/plot.py"),
     "numpy": ("distarray/", "solvers/", "examples/"),
 }
