@@ -9,6 +9,7 @@
 - `multigrid`      elliptic equations by cycles over coarser grids
 - `fft_poisson`    Poisson and Helmholtz equations, solved directly
 - `poisson`        Poisson problems with exact solutions
+- `hyperbolic`     what solvers of hyperbolic equations share: limiters, reconstruction, time steps
 - `incompressible` Navier-Stokes of constant density: staggered grid, projection method
 - `__main__`       `python -m solvers list` and `python -m solvers CASE`
 """
