@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import distarray as da
+from solvers import linear
 from solvers.multigrid import EllipticOperator, Multigrid
 from tests.multigrid_tools import D, N, R, put, random, solve, walls
 
@@ -154,3 +155,14 @@ def test_right_hand_sides_that_are_refused():
     for rhs in (grid.ones(location="x"), da.Grid((4, 4)).ones(), 1.0):
         with pytest.raises(da.SolverError, match="must lie on"):
             Multigrid(operator).solve(rhs)
+
+
+def test_a_guess_whose_conditions_the_operator_ignores_is_refused():
+    """Conjugate gradients would solve for zero at the sides, and say that they have converged."""
+    grid = da.Grid((8, 8))
+    operator = EllipticOperator(grid, boundary=walls(grid, D(1.0)))
+    with pytest.raises(da.SolverError, match=r"conditions of x0 on x-, x\+, y-, y\+ have values"):
+        linear.cg(operator, operator.zeros() + 1.0, operator.solution())
+    b = operator.zeros()
+    operator.rhs(grid.zeros(), b)
+    assert float(abs(linear.cg(operator, b, rtol=1e-12).x - 1.0).max()) < 1e-10

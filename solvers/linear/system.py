@@ -89,6 +89,11 @@ class System:
                 "The right-hand side has inhomogeneous conditions on "
                 f"{', '.join(self._changes)}, which belong to the solution; give them to x0=."
             )
+        if self._changes and getattr(operator, "ignores_conditions", False):
+            raise da.SolverError(
+                f"The conditions of x0 on {', '.join(self._changes)} have values, which this "
+                "operator ignores; take A.rhs(f, out) for the right-hand side and A.zeros() for x0."
+            )
         self.x = vectors.zeros_like(like) if x0 is None else x0.copy()
         self.r = vectors.zeros_like(like)
         if self.r.boundary is not None:

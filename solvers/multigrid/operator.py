@@ -51,6 +51,8 @@ class EllipticOperator:
     ----------
     grid, location, dtype
         As given.
+    ignores_conditions : bool
+        True: what `solvers.linear` asks, which then refuses a guess whose conditions have values.
     singular : bool
         Whether constants are mapped to zero: no c, and all axes periodic or with zero flux.
 
@@ -71,6 +73,8 @@ class EllipticOperator:
     >>> out.gather()
     array([32.,  0.,  0., 32.])
     """
+
+    ignores_conditions = True
 
     def __init__(
         self,
