@@ -12,6 +12,10 @@ with a at least the largest signal speed nearby, the same formulas are a conserv
 difference scheme, which keeps its order on several axes (Shu, C.-W., Osher, S. (1988) J. Comput.
 Phys. 77(2), 439-471). For linear transport at constant velocity both are the same.
 
+WENO also comes with `rule=POINTS`, which interpolates a function whose values at the cell centres
+are given. Fluxes of such face values need corrections to be of high order, and then are, too, on
+several axes (Jiang, Y., Shu, C.-W., Zhang, M. (2013) SIAM J. Sci. Comput. 35(2), A1137-A1160).
+
 The right value is that of the left in the mirrored cells: a mirrored state gives mirrored bits.
 
 constant  the value of the cell; first order
@@ -52,6 +56,32 @@ _TINY = 1e-36
 _SHARE = 1e-16
 #: What Jiang and Shu add to the smoothness.
 _EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Face values of the three parabolas of WENO, and the shares that make them exact to fifth
+    order.
+
+    Attributes
+    ----------
+    weights : three tuples of three float
+        Of the cells of each parabola, as multiples of 1 / `divisor`.
+    divisor : float
+    shares : three floats
+    """
+
+    weights: tuple[tuple[float, float, float], ...]
+    divisor: float
+    shares: tuple[float, float, float]
+
+
+#: From averages of cells.
+AVERAGES = Rule(((2.0, -7.0, 11.0), (-1.0, 5.0, 2.0), (2.0, 5.0, -1.0)), 6.0, (0.1, 0.6, 0.3))
+#: From values at cell centres.
+POINTS = Rule(
+    ((3.0, -10.0, 15.0), (-1.0, 6.0, 3.0), (3.0, 6.0, -1.0)), 8.0, (0.0625, 0.625, 0.3125)
+)
 
 
 @dataclass(frozen=True)
@@ -100,20 +130,20 @@ def muscl(limiter: Limiter) -> Faces:
     return faces
 
 
-def weno5(v: Sequence[Symbol]) -> Symbol:
+def weno5(v: Sequence[Symbol], rule: Rule = AVERAGES) -> Symbol:
     """The value half a cell beyond the middle one of five, weights by Jiang and Shu."""
     rough = [r + _EPSILON for r in _roughness(v)]
     # In units of the smoothest one: the squares then neither overflow nor all vanish.
     least = np.minimum(np.minimum(rough[0], rough[1]), rough[2])
-    return _weighted(v, [_square(least / r) for r in rough])
+    return _weighted(v, [_square(least / r) for r in rough], rule)
 
 
-def weno_z(v: Sequence[Symbol]) -> Symbol:
+def weno_z(v: Sequence[Symbol], rule: Rule = AVERAGES) -> Symbol:
     """The value half a cell beyond the middle one of five, weights of WENO-Z."""
     rough = _roughness(v)
     whole = abs(rough[0] - rough[2])
     floor = _SHARE * whole + _TINY
-    return _weighted(v, [1.0 + _square(whole / (r + floor)) for r in rough])
+    return _weighted(v, [1.0 + _square(whole / (r + floor)) for r in rough], rule)
 
 
 def _roughness(v: Sequence[Symbol]) -> list[Symbol]:
@@ -123,14 +153,13 @@ def _roughness(v: Sequence[Symbol]) -> list[Symbol]:
     return [b + 0.25 * _square(s) for b, s in zip(bends, slopes, strict=True)]
 
 
-def _weighted(v: Sequence[Symbol], factors: Sequence[Symbol]) -> Symbol:
+def _weighted(v: Sequence[Symbol], factors: Sequence[Symbol], rule: Rule) -> Symbol:
     """The mean of the face values of three parabolas, weights being factors of the linear ones."""
-    parabolas = (
-        (2.0 * v[0] - 7.0 * v[1] + 11.0 * v[2]) / 6.0,
-        (5.0 * v[2] - v[1] + 2.0 * v[3]) / 6.0,
-        (2.0 * v[2] + 5.0 * v[3] - v[4]) / 6.0,
-    )
-    w = [share * factor for share, factor in zip((0.1, 0.6, 0.3), factors, strict=True)]
+    parabolas = [
+        (a * v[k] + b * v[k + 1] + c * v[k + 2]) / rule.divisor
+        for k, (a, b, c) in enumerate(rule.weights)
+    ]
+    w = [share * factor for share, factor in zip(rule.shares, factors, strict=True)]
     value = w[0] * parabolas[0] + w[1] * parabolas[1] + w[2] * parabolas[2]
     return value / (w[0] + w[1] + w[2])
 
