@@ -120,14 +120,13 @@ class Solver(abc.ABC):
             self, until=until, steady=steady, enabled=progress and self.grid.is_root
         ) as line:
             while not self._done(until, steady, last):
-                dt, time = self._next(until)
-                self.step(dt)
-                self.time = time
+                dt = self._advance(until)
                 line.show(dt)
                 if every and self.step_count % every == 0:
                     self._emit(series, dt, callback)
                 if checkpoints is not None:
                     self._offer(checkpoints)
+        self._complete()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fields, the configuration and all else that a restart needs for the same bits,
@@ -232,6 +231,16 @@ class Solver(abc.ABC):
         # Adaptive: `run` follows the speeds; a caller of `step` keeps its own time step.
         self.residual = max(changes) / dt
         self._time_step = self._limit(speeds)
+
+    def _advance(self, until: float | None) -> float:
+        """One step of a run; its length."""
+        dt, time = self._next(until)
+        self.step(dt)
+        self.time = time
+        return dt
+
+    def _complete(self) -> None:  # noqa: B027 - most solvers have nothing to do there
+        """What a run does after its last step."""
 
     def _next(self, until: float | None) -> tuple[float, float]:
         """The next time step and the time after it; the last one lands on `until`."""

@@ -4,23 +4,31 @@
 - `reconstruction`  values on faces: upwind, MUSCL, WENO
 - `riemann`         fluxes from the states on both sides of a face
 - `integrators`     strong-stability-preserving Runge-Kutta schemes
+- `kernels`         an equation, as one cell sees it, and the kernels made of it
+- `solver`          conservation laws that advance by steps whose length follows the state
 """
 
 from solvers.hyperbolic.integrators import INTEGRATORS, Integrator, Stage, integrator
+from solvers.hyperbolic.kernels import Cell, Equation, beside
 from solvers.hyperbolic.limiters import LIMITERS
 from solvers.hyperbolic.reconstruction import (
     RECONSTRUCTIONS,
     Reconstruction,
     reconstruction,
 )
+from solvers.hyperbolic.solver import ConservationLaw
 
 __all__ = [
     "INTEGRATORS",
     "LIMITERS",
     "RECONSTRUCTIONS",
+    "Cell",
+    "ConservationLaw",
+    "Equation",
     "Integrator",
     "Reconstruction",
     "Stage",
+    "beside",
     "integrator",
     "reconstruction",
 ]

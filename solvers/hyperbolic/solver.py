@@ -1,0 +1,261 @@
+"""Conservation laws on uniform grids: explicit steps whose length follows the state.
+
+A step of several stages (`integrators`) begins with the state at its start, which stays untouched
+until the last stage writes the new one in its place. In the pass of that stage the signal speeds of
+the new state are reduced: their largest value is under way while the step returns. The next step is
+then taken in this order:
+
+1. its first stage is started with the time step that the speeds before allow: courant / rate, with
+   the rate that the step before has read;
+2. the reduction that was under way meanwhile is read: the only time that a step waits;
+3. if the time step turns out to be too long for it, by a tenth or beyond the limit, the first stage
+   is done once more with the one that fits, from the state that is still there;
+4. the other stages follow.
+
+So every step that is taken has been checked against the speeds of the state it starts from, as if
+the reduction had been waited for, and messages of a reduction travel behind the work of a stage.
+Maxima are exact: all of this is the same to the bit on any ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import distarray as da
+from solvers.base import Solver
+from solvers.hyperbolic.integrators import integrator
+from solvers.hyperbolic.kernels import AXES, Equation, Layout, speed_kernel, stage_kernel
+
+#: How far a time step may exceed what the speeds allow before it is taken back.
+SLACK = 1.1
+_ROUNDING = 1.0 + 4e-6  # `run` stretches its last step by up to 1e-6
+
+
+class ConservationLaw(Solver):
+    """The state of an `Equation` that advances in time. Collective.
+
+    Attributes
+    ----------
+    equation : Equation
+    fields : dict of str to DistArray
+        As given; each cell holds the mean over itself, or what the equation says.
+
+    Notes
+    -----
+    Who writes `fields` between steps calls `stable_dt` afterwards, which takes note of the new
+    speeds.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        grid: da.Grid,
+        fields: Mapping[str, da.DistArray],
+        equation: Equation,
+        *,
+        courant: float,
+        limit: float = 1.0,
+        scheme: str = "ssp_rk3",
+        arrays: Sequence[da.DistArray] = (),
+        scalars: Mapping[str, float] | None = None,
+    ) -> None:
+        """Prepare the steps of fields on a grid. Collective.
+
+        Parameters
+        ----------
+        config : frozen dataclass
+            See `Solver`.
+        grid : Grid
+        fields : mapping of str to DistArray
+            The state, with its conditions, its halo as wide as the equation reads; with one
+            component axis at most.
+        equation : Equation
+        courant : float
+            dt times the largest speed of the equation, for automatic steps; 0 < courant <= limit.
+        limit : float
+            The largest Courant number with which a step may be taken.
+        scheme : str
+            Name of the integrator.
+        arrays, scalars :
+            What the equation's kernels read besides.
+
+        Raises
+        ------
+        SolverError
+            An unknown scheme, a Courant number that is not above 0 or exceeds the limit, or a grid
+            with stretched axes.
+        """
+        super().__init__(measure_every=1)
+        require_courant(courant, limit)
+        self.config, self.equation, self.fields = config, equation, dict(fields)
+        self.grid = grid
+        self._integrator = integrator(scheme)
+        self._courant, self._most = courant, limit
+        self._state = list(self.fields.values())
+        self._spare = [[u.copy() for u in self._state] for _ in range(self._integrator.copies)]
+        layout = _layout(self.fields)
+        self._stage = stage_kernel(equation, layout, self.grid.ndim)
+        self._speed = speed_kernel(equation, layout, self.grid.ndim)
+        self._arrays = list(arrays)
+        self._scalars = {**reciprocals(self.grid), **(scalars or {})}
+
+    # ---- time steps
+
+    def stable_dt(self) -> float:
+        """The time step of the Courant number `courant` for the fields now. Collective; waits.
+
+        Raises
+        ------
+        SolverError
+            Nothing moves, or the state is not finite.
+        """
+        self._begin_speed()
+        return self._limit([self._read_speed()])
+
+    def step(self, dt: float) -> None:
+        """Advance by one time step. Collective.
+
+        Raises
+        ------
+        SolverError
+            dt is not above 0, its Courant number exceeds the limit, or the state is not finite; it
+            is as it was.
+        """
+        if not 0.0 < dt < math.inf:
+            raise da.SolverError(
+                f"A time step is finite and above 0, received dt={dt}; give another one."
+            )
+        measured = self._run_stage(0, dt)
+        speed = self._read_speed()
+        if dt * speed > self._most * _ROUNDING:
+            raise da.SolverError(
+                f"A time step has at most the Courant number {self._most:g}, received dt={dt:.6g} "
+                f"with {dt * speed:.6g} at step {self.step_count}, time {self.time:.6g}; use at "
+                f"most dt={self._most / speed:.6g}."
+            )
+        self._finish(dt, speed, measured)
+        self.time += dt
+
+    def _advance(self, until: float | None) -> float:
+        dt, time = self._next(until)
+        measured = self._run_stage(0, dt)
+        speed = self._read_speed()
+        if dt * speed > min(SLACK * self._courant, self._most) * _ROUNDING:
+            dt = self._limit([speed])
+            time = self.time + dt
+            measured = self._run_stage(0, dt)
+        self._finish(dt, speed, measured)
+        self.time = time
+        return dt
+
+    def _complete(self) -> None:
+        self._read_speed()
+
+    def _limit(self, speeds: Sequence[float]) -> float:
+        if speeds[0] == 0.0:
+            raise da.SolverError(
+                "A state in which nothing moves has no time step; give step(dt) one."
+            )
+        return self._courant / speeds[0]
+
+    def _begin_speed(self) -> None:
+        """Start to look for the largest speed of the fields as they are."""
+        speed = self._speed(*self._state, *self._arrays, time=self.time, **self._scalars)
+        self._underway = 1.0, [], [speed]
+
+    def _read_speed(self) -> float:
+        """The largest speed of the state, and the residual of the step that made it. Waits."""
+        if self._underway is None:
+            self._begin_speed()
+        dt, changes, speeds = self._underway or (1.0, [], [])
+        found = [float(value) for value in [*speeds, *changes]]
+        if not all(map(math.isfinite, found)):
+            raise da.SolverError(
+                f"The state is no longer finite at step {self.step_count}, time {self.time:.6g}, "
+                f"dt={dt:.3g}; use a smaller time step."
+            )
+        if changes:
+            self.residual = found[1] / dt
+        return found[0]
+
+    # ---- stages
+
+    def _run_stage(self, number: int, dt: float) -> Any:
+        """One stage; the last one returns the largest speed and change, pending."""
+        stages, state, spare = self._integrator.stages, self._state, self._spare
+        stage, last = stages[number], number == len(stages) - 1
+        now = spare[(number - 1) % 2] if number else state
+        new = state if last and number else spare[number % 2]
+        return self._stage(
+            *now, *state, *new, *self._arrays, **self._scalars,
+            keep=stage.keep, dt=dt, time=self.time + stage.time * dt, last=last,
+        )  # fmt: skip
+
+    def _finish(self, dt: float, speed: float, measured: Any) -> None:
+        """The stages after the first, which was run with this dt and returned `measured`."""
+        for number in range(1, len(self._integrator.stages)):
+            measured = self._run_stage(number, dt)
+        if len(self._integrator.stages) == 1:
+            for u, new in zip(self._state, self._spare[0], strict=True):
+                u[...] = new
+        largest, change = measured
+        self._underway = dt, [change], [largest]
+        self._time_step = self._limit([speed]) if speed else None
+        self.step_count += 1
+
+    # ---- what it holds
+
+    def totals(self) -> dict[str, float]:
+        """The integral of each component over the box, summed exactly. Collective; the same bits on
+        any ranks.
+        """
+        volume = math.prod(h for h in self.grid.spacing if h is not None)
+        return {
+            name: volume * float(u.sum(reproducible=True))
+            for name, u in _components(self.fields).items()
+        }
+
+    def scalars(self) -> dict[str, float]:
+        return {f"total_{name}": value for name, value in self.totals().items()}
+
+
+def reciprocals(grid: da.Grid) -> dict[str, float]:
+    """1 / h along each axis, as kernels take them. Local.
+
+    Raises
+    ------
+    SolverError
+        An axis is stretched.
+    """
+    found = {}
+    for axis, h in zip(AXES, grid.spacing, strict=False):
+        if h is None:
+            raise da.SolverError(
+                f"A conservation law is solved on uniform axes, received stretched {axis}; give "
+                "bounds in place of coordinates."
+            )
+        found[f"r{axis}"] = 1.0 / h
+    return found
+
+
+def require_courant(courant: float, limit: float) -> None:
+    """An error unless automatic steps are within the limit. Local."""
+    if not 0.0 < courant <= limit:
+        raise da.SolverError(
+            f"A Courant number is above 0 and at most {limit:g}, received courant={courant}; "
+            "choose one in between."
+        )
+
+
+def _components(fields: Mapping[str, da.DistArray]) -> dict[str, da.DistArray]:
+    """Each component of each field, named by the field and a number."""
+    found: dict[str, da.DistArray] = {}
+    for (name, u), (_, count) in zip(fields.items(), _layout(fields), strict=True):
+        found.update({f"{name}_{c}": u[c] for c in range(count)} if count else {name: u})
+    return found
+
+
+def _layout(fields: Mapping[str, da.DistArray]) -> Layout:
+    return tuple((name, u.components[0] if u.components else 0) for name, u in fields.items())
