@@ -1,0 +1,212 @@
+"""Shallow water over a bed: waves, floods and shores on one or two axes.
+
+    dh/dt + div(q) = 0
+    dq/dt + div(q q / h + g h^2 / 2) = -g h grad(b) + f (q_y, -q_x) - (g n^2 / h^(1/3) + c) |q| q / h^2
+
+A conservation law of second order in space and time (`solvers.hyperbolic`) whose fluxes leave water
+at rest alone on any bed and never take more from a cell than it holds (`equation`). Rotation and
+friction act pointwise for half a step before and half a step after (Strang, G. (1968) SIAM J.
+Numer. Anal. 5(3), 506-517).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import distarray as da
+from solvers.hyperbolic import reconstruction
+from solvers.hyperbolic.solver import ConservationLaw
+from solvers.shallow_water import kernels
+from solvers.shallow_water.config import AXES, CFL_LIMIT, Field, ShallowWaterConfig
+from solvers.shallow_water.equation import ShallowWater
+
+#: Thin water in relation to the deepest at the start, unless a configuration says it.
+THIN = 1e-6
+
+
+class ShallowWaterSolver(ConservationLaw):
+    """A flow described by a `ShallowWaterConfig`. Collective.
+
+    Attributes
+    ----------
+    config : ShallowWaterConfig
+    fields : dict
+        "depth", "discharge" with one component per axis, and "bathymetry", which does not change;
+        in the cells, of the type that the configuration says.
+    thin : float
+        Depth below which velocities go to zero with the depth.
+
+    Raises
+    ------
+    SolverError
+        A depth at the start is negative or not finite.
+
+    Examples
+    --------
+    >>> from solvers.shallow_water import ShallowWaterConfig, ShallowWaterSolver
+    >>> config = ShallowWaterConfig(cells=(50,), depth=lambda x: 1.0 - 0.5 * (x > 0.5))
+    >>> flow = ShallowWaterSolver(config)
+    >>> flow.run(until=0.05)
+    """
+
+    config: ShallowWaterConfig
+
+    def __init__(
+        self, config: ShallowWaterConfig, *, comm: Any = None, device: str = "auto"
+    ) -> None:
+        grid = da.Grid(
+            config.cells,
+            bounds=config.bounds,
+            periodic=config.periodic_axes,
+            halo=reconstruction(config.reconstruction, config.limiter).reach,
+            ranks=config.ranks,
+            comm=comm,
+            device=device,
+        )
+        bed = _made(grid, config, "bathymetry", config.bathymetry)
+        depth = _depth(grid, config, bed)
+        discharge = _discharge(grid, config, depth)
+        self.thin = config.thin or THIN * float(depth.max()) or THIN
+        super().__init__(
+            config,
+            grid,
+            {"depth": depth, "discharge": discharge},
+            ShallowWater(config.reconstruction, config.limiter, config.riemann),
+            courant=config.cfl,
+            limit=CFL_LIMIT,
+            scheme=config.scheme,
+            arrays=[bed],
+            scalars={"g": config.gravity, "thin": self.thin},
+        )
+        self.fields["bathymetry"] = bed
+        self._begin_forces()
+
+    def stable_dt(self) -> float:
+        """The largest time step for the water now, times its share of the limit. Collective.
+
+        Raises
+        ------
+        SolverError
+            There is no water, or a depth is negative.
+        """
+        _require_depth(self.fields["depth"])
+        return super().stable_dt()
+
+    def scalars(self) -> dict[str, float]:
+        """The volume of all water, its momentum and its energy, per density. Collective; the same
+        bits on any ranks.
+        """
+        cell = math.prod(h for h in self.grid.spacing if h is not None)
+        numbers = {"g": self.config.gravity, "thin": self.thin}
+        found = kernels.contents(*self._state, self.fields["bathymetry"], **numbers)
+        names = ["volume", *(f"momentum_{name}" for name in AXES[: self.grid.ndim]), "energy"]
+        return {name: cell * float(value) for name, value in zip(names, found, strict=True)}
+
+    def totals(self) -> dict[str, float]:
+        return self.scalars()
+
+    # ---- rotation and friction
+
+    def _begin_forces(self) -> None:
+        """Hold the state half a step of the forces later, from which the stages then start."""
+        config = self.config
+        if not config.forced:
+            return
+        self._forced = [u.copy() for u in self._state]
+        while len(self._spare) < min(2, len(self._integrator.stages)):
+            self._spare.append([u.copy() for u in self._state])
+        self._forces = {
+            **self._scalars,
+            "ry": self._scalars.get("ry", 0.0),
+            "rotating": config.rotating,
+            "rubbing": config.manning > 0.0 or config.drag > 0.0,
+            "f": config.coriolis,
+            "beta": config.beta,
+            "friction": config.gravity * config.manning**2,
+            "drag": config.drag,
+        }
+
+    def _run_stage(self, number: int, dt: float) -> Any:
+        if not self.config.forced:
+            return super()._run_stage(number, dt)
+        if number == 0:
+            kernels.force(*self._state, *self._forced, dt=0.5 * dt, last=False, **self._forces)
+        now = self._spare[(number - 1) % 2] if number else self._forced
+        stage = self._integrator.stages[number]
+        return self._stage(
+            *now, *self._forced, *self._spare[number % 2], *self._arrays, **self._scalars,
+            keep=stage.keep, dt=dt, time=self.time + stage.time * dt, last=False,
+        )  # fmt: skip
+
+    def _finish(self, dt: float, speed: float, measured: Any) -> None:
+        if not self.config.forced:
+            super()._finish(dt, speed, measured)
+            return
+        count = len(self._integrator.stages)
+        for number in range(1, count):
+            self._run_stage(number, dt)
+        new = self._spare[(count - 1) % 2]
+        largest, change = kernels.force(
+            *new, *self._state, dt=0.5 * dt, last=True, **self._forces
+        )  # fmt: skip
+        self._underway = dt, [change], [largest]
+        self._time_step = self._limit([speed]) if speed else None
+        self.step_count += 1
+
+
+def _made(grid: da.Grid, config: ShallowWaterConfig, name: str, value: Field) -> da.DistArray:
+    options: dict[str, Any] = {
+        "dtype": config.dtype,
+        "boundary": _conditions(config, name),
+        "name": name,
+    }
+    if callable(value):
+        return grid.from_function(value, **options)
+    return grid.full(value, **options)
+
+
+def _depth(grid: da.Grid, config: ShallowWaterConfig, bed: da.DistArray) -> da.DistArray:
+    if config.depth is not None:
+        depth = _made(grid, config, "depth", config.depth)
+        _require_depth(depth)
+        return depth
+    depth = _made(grid, config, "depth", config.surface or 0.0)
+    kernels.fill(depth, bed)
+    return depth
+
+
+def _discharge(grid: da.Grid, config: ShallowWaterConfig, depth: da.DistArray) -> da.DistArray:
+    discharge = grid.zeros(
+        config.dtype, (grid.ndim,), boundary=_conditions(config, "discharge"), name="discharge"
+    )
+    for axis, value in enumerate(config.velocity or ()):
+        discharge[axis][...] = depth * _made(grid, config, "velocity", value)
+    return discharge
+
+
+def _conditions(config: ShallowWaterConfig, name: str) -> dict[str, da.Condition]:
+    """The conditions of a field on the sides of the box."""
+    found: dict[str, da.Condition] = {}
+    for side in config.sides:
+        axis = AXES.index(side[0])
+        if side not in config.inflow and side not in config.outflow:
+            signs = tuple(-1 if i == axis else 1 for i in range(config.ndim))
+            found[side] = da.Symmetry(signs if name == "discharge" else 1)
+        elif name == "discharge" and side in config.inflow:
+            found[side] = da.Dirichlet(config.inflow[side])
+        elif name == "depth" and side in config.side_depth:
+            found[side] = da.Dirichlet(config.side_depth[side])
+        else:
+            found[side] = da.Outflow()
+    return found
+
+
+def _require_depth(depth: da.DistArray) -> None:
+    """An error unless all depths are at least 0."""
+    least = float(kernels.least(depth))
+    if not least >= 0.0:
+        raise da.SolverError(
+            f"A depth is at least 0, received one of {least:g}; use 0 for dry ground, or give the "
+            f"surface and the bathymetry."
+        )
