@@ -44,7 +44,7 @@ class Cell:
     dt : symbol
         Length of the Euler step; 0 where there is none.
     arrays : mapping of str to symbolic array
-        The equation's `arrays`.
+        The equation's `arrays` and what is `derived`.
     scalars : mapping of str to symbol
         The equation's `scalars`.
     """
@@ -86,10 +86,15 @@ class Equation(abc.ABC):
         Names of given arrays that the kernels read, such as a bed or a velocity.
     scalars : tuple of str
         Names of numbers that the kernels read.
+    derived : str
+        Name of an array of `derive`d values that is kept beside the state, such as primitive
+        variables: "" for none. Kernels read it around a cell in place of the state, of which they
+        then read this cell alone, and only it needs conditions and a halo.
     """
 
     arrays: tuple[str, ...] = ()
     scalars: tuple[str, ...] = ()
+    derived: str = ""
 
     @abc.abstractmethod
     def rate(self, now: Symbols, cell: Cell) -> Symbols:
@@ -109,6 +114,11 @@ class Equation(abc.ABC):
         del cell
         return values
 
+    def derive(self, values: Symbols, cell: Cell) -> Symbols:
+        """The components of the derived array in a cell with these values."""
+        del cell
+        return values
+
 
 def beside(u: Symbol, axis: int, n: int) -> Callable[[int], Symbol]:
     """The cells around the low side of the cell n further, as reconstructions take them. Local."""
@@ -117,21 +127,27 @@ def beside(u: Symbol, axis: int, n: int) -> Callable[[int], Symbol]:
 
 @functools.cache
 def stage_kernel(equation: Equation, layout: Layout, ndim: int) -> Any:
-    """The kernel of a stage, called with the fields now, at the start and new, then the equation's
-    arrays; its scalars are keep, dt, time, last (static), rx, ry, rz and the equation's. Where
-    `last`, it returns the largest `speed` and the largest |new - start|. Local.
+    """The kernel of a stage, called with the fields now, at the start and new, then the derived
+    arrays now and new, if there are, and the equation's arrays; its scalars are keep, dt, time,
+    last (static), rx, ry, rz and the equation's. Where `last`, it returns the largest `speed` and
+    the largest |new - start|. Local.
     """
 
     def stage(*given: Symbol, **numbers: Symbol) -> Any:
         count = len(layout)
         groups = (given[i * count : (i + 1) * count] for i in range(3))
         now, start, new = (_components(group, layout) for group in groups)
-        cell = _cell(equation, given[3 * count :], numbers, ndim)
+        rest = given[3 * count :]
+        if equation.derived:
+            after, rest = rest[1], (rest[0], *rest[2:])
+        cell = _cell(equation, rest, numbers, ndim)
         dt, keep = numbers["dt"], numbers["keep"]
         rates = equation.rate(now, cell)
         ahead = [u[...] + dt * rate for u, rate in zip(now, rates, strict=True)]
         for u, old, e in zip(new, start, equation.settle(ahead, cell), strict=True):
             u[...] = e + keep * (old[...] - e)
+        if equation.derived:
+            _keep(after, equation.derive([u[...] for u in new], cell))
         if not numbers["last"]:
             return None
         changes = [abs(u[...] - old[...]) for u, old in zip(new, start, strict=True)]
@@ -139,19 +155,35 @@ def stage_kernel(equation: Equation, layout: Layout, ndim: int) -> Any:
         return da.reduce.max(speed), da.reduce.max(functools.reduce(np.maximum, changes))
 
     arrays = [f"{name}_{when}" for when in ("now", "start", "new") for name, _ in layout]
+    if equation.derived:
+        arrays += [equation.derived, f"{equation.derived}_new"]
     return _kernel(stage, arrays, ["keep", "dt", "time", "last"], equation, ndim)
 
 
 @functools.cache
 def speed_kernel(equation: Equation, layout: Layout, ndim: int) -> Any:
-    """The kernel that returns the largest `speed` of the fields. Local."""
+    """The kernel that returns the largest `speed` of the fields, and writes the derived array, if
+    there is one. Called with the fields, that and the equation's arrays. Local.
+    """
 
     def speed(*given: Symbol, **numbers: Symbol) -> Any:
         values = [u[...] for u in _components(given[: len(layout)], layout)]
-        cell = _cell(equation, given[len(layout) :], {**numbers, "dt": 0.0}, ndim)
+        rest = given[len(layout) :]
+        cell = _cell(equation, rest, {**numbers, "dt": 0.0}, ndim)
+        if equation.derived:
+            _keep(rest[0], equation.derive(values, cell))
         return da.reduce.max(equation.speed(values, cell))
 
-    return _kernel(speed, [name for name, _ in layout], ["time"], equation, ndim)
+    arrays = [name for name, _ in layout]
+    if equation.derived:
+        arrays.append(equation.derived)
+    return _kernel(speed, arrays, ["time"], equation, ndim)
+
+
+def _keep(array: Symbol, values: Symbols) -> None:
+    """Write values to the components of an array."""
+    for c, value in enumerate(values):
+        array[c][...] = value
 
 
 def _components(group: Symbols, layout: Layout) -> list[Symbol]:
@@ -161,12 +193,17 @@ def _components(group: Symbols, layout: Layout) -> list[Symbol]:
     return found
 
 
+def _given(equation: Equation) -> tuple[str, ...]:
+    """Names of the arrays that kernels read besides the state."""
+    return (equation.derived, *equation.arrays) if equation.derived else equation.arrays
+
+
 def _cell(equation: Equation, arrays: Symbols, numbers: Mapping[str, Symbol], ndim: int) -> Cell:
     return Cell(
         reciprocals=[numbers[f"r{axis}"] for axis in AXES[:ndim]],
         time=numbers["time"],
         dt=numbers["dt"],
-        arrays=dict(zip(equation.arrays, arrays, strict=True)),
+        arrays=dict(zip(_given(equation), arrays, strict=True)),
         scalars={name: numbers[name] for name in equation.scalars},
     )
 

@@ -60,6 +60,7 @@ class ConservationLaw(Solver):
         scheme: str = "ssp_rk3",
         arrays: Sequence[da.DistArray] = (),
         scalars: Mapping[str, float] | None = None,
+        derived: da.DistArray | None = None,
     ) -> None:
         """Prepare the steps of fields on a grid. Collective.
 
@@ -80,6 +81,9 @@ class ConservationLaw(Solver):
             Name of the integrator.
         arrays, scalars :
             What the equation's kernels read besides.
+        derived : DistArray, optional
+            With one component axis, with conditions and halo: what the equation derives from the
+            state, for all that kernels read around a cell.
 
         Raises
         ------
@@ -99,6 +103,7 @@ class ConservationLaw(Solver):
         self._stage = stage_kernel(equation, layout, self.grid.ndim)
         self._speed = speed_kernel(equation, layout, self.grid.ndim)
         self._arrays = list(arrays)
+        self._derived = [] if derived is None else [derived, derived.copy()]
         self._scalars = {**reciprocals(self.grid), **(scalars or {})}
 
     # ---- time steps
@@ -162,8 +167,13 @@ class ConservationLaw(Solver):
 
     def _begin_speed(self) -> None:
         """Start to look for the largest speed of the fields as they are."""
-        speed = self._speed(*self._state, *self._arrays, time=self.time, **self._scalars)
-        self._underway = 1.0, [], [speed]
+        self._underway = 1.0, [], [self._look()]
+
+    def _look(self) -> Any:
+        """The largest speed of the fields as they are, pending; renews what is derived of them."""
+        return self._speed(
+            *self._state, *self._derived[:1], *self._arrays, time=self.time, **self._scalars
+        )
 
     def _read_speed(self) -> float:
         """The largest speed of the state, and the residual of the step that made it. Waits."""
@@ -180,6 +190,11 @@ class ConservationLaw(Solver):
             self.residual = found[1] / dt
         return found[0]
 
+    def _restore_attributes(self, attrs: Mapping[str, Any]) -> None:
+        super()._restore_attributes(attrs)
+        if self._derived:
+            self._look()
+
     # ---- stages
 
     def _run_stage(self, number: int, dt: float) -> Any:
@@ -189,9 +204,13 @@ class ConservationLaw(Solver):
         now = spare[(number - 1) % 2] if number else state
         new = state if last and number else spare[number % 2]
         return self._stage(
-            *now, *state, *new, *self._arrays, **self._scalars,
+            *now, *state, *new, *self._around(number), *self._arrays, **self._scalars,
             keep=stage.keep, dt=dt, time=self.time + stage.time * dt, last=last,
         )  # fmt: skip
+
+    def _around(self, number: int) -> list[da.DistArray]:
+        """The derived arrays that a stage reads and writes."""
+        return self._derived[::-1] if number % 2 else self._derived
 
     def _finish(self, dt: float, speed: float, measured: Any) -> None:
         """The stages after the first, which was run with this dt and returned `measured`."""
@@ -200,6 +219,7 @@ class ConservationLaw(Solver):
         if len(self._integrator.stages) == 1:
             for u, new in zip(self._state, self._spare[0], strict=True):
                 u[...] = new
+        self._derived = self._around(len(self._integrator.stages))
         largest, change = measured
         self._underway = dt, [change], [largest]
         self._time_step = self._limit([speed]) if speed else None
