@@ -10,12 +10,14 @@ block, topology, halo, boundary, redistribute  memory of a rank, kept fresh, fil
 array, grid                                    the distributed array and the grid it lives on
 random, fft, lines, linalg, points, kernels    what is done with arrays,
 iterate, io                                    many times over, and kept in files
+report, timeline                               where the time went
 cli, view, testing                             programs, and helpers for tests
 
 Importing this package initialises neither MPI nor a device. `save`, `load`, `Snapshot` and
 `Checkpointer` are files and restarts; they load h5py at their first use.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from distarray import fft, random
@@ -66,12 +68,19 @@ from distarray.reductions import (
     begin_prod,
     begin_sum,
 )
+from distarray.report import Report, report
 from distarray.stencil.language import coordinate, index, reduce, spacing, where
+from distarray.timeline import timeline
 
 if TYPE_CHECKING:
     from distarray.io import Checkpointer, Snapshot, load, save
 
 __version__ = "0.1.0"
+
+if os.environ.get("DISTARRAY_TIMELINE"):
+    from distarray.timeline import begin_for_program
+
+    begin_for_program(os.environ["DISTARRAY_TIMELINE"])
 
 #: Names that load h5py, at their first use.
 _FILES = ("Checkpointer", "Snapshot", "load", "save")
@@ -100,6 +109,7 @@ __all__ = [
     "Piecewise",
     "Points",
     "Profile",
+    "Report",
     "Robin",
     "Snapshot",
     "SolverError",
@@ -133,9 +143,11 @@ __all__ = [
     "ones",
     "random",
     "reduce",
+    "report",
     "save",
     "spacing",
     "stencil",
+    "timeline",
     "where",
     "zeros",
 ]

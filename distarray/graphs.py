@@ -92,6 +92,10 @@ class _Known:
         block.filled = Filled(self.points, self.layers, set(self.fills))
 
 
+#: The first launch: what it computes was counted when it was captured.
+_FIRST = spans.tally("graph")
+
+
 @dataclass(eq=False)
 class CapturedCycles:
     """A graph, and when and how it may be launched.
@@ -101,6 +105,7 @@ class CapturedCycles:
     known : what the library knew of each block before, and knows again afterwards
     written : by how much each block's version grows
     kept : exchanges whose buffers the graph uses
+    tally : what a launch comes to
     plans : of all calls, in order
     """
 
@@ -108,6 +113,7 @@ class CapturedCycles:
     known: list[_Known]
     written: list[int]
     kept: list[Any]
+    tally: spans.Tally
     plans: list[weakref.ref[ApplyPlan]] = field(default_factory=list)
 
     def is_of(self, calls: Sequence[PlannedCall]) -> bool:
@@ -219,7 +225,7 @@ class Replay:
             if not done or not self._constant:
                 for plan, values in calls:
                     plan.set_scalars(values)
-            self._launch_once(captured.graph)
+            self._launch_once(captured.graph, captured.tally)
             done += self._steps
             for block, written in zip(self._blocks, captured.written, strict=True):
                 block.version += written
@@ -227,10 +233,10 @@ class Replay:
             plan.set_time(self._loop.time(number + done - 1))
         return done
 
-    def _launch_once(self, graph: Graph) -> None:
+    def _launch_once(self, graph: Graph, work: spans.Tally) -> None:
         start = spans.enter()
         graph.launch(self._backend.compute)
-        spans.leave("graph", start)
+        spans.leave(work, start)
 
     def _capture(self, calls: Sequence[PlannedCall], known: list[_Known], number: int) -> int:
         """Call the next steps as usual while their work is captured, then launch it. Collective.
@@ -249,16 +255,22 @@ class Replay:
             self._enabled = False
         if graph is None or not self._enabled:
             return 0
-        self._launch_once(graph)
+        self._launch_once(graph, _FIRST)
         captured = CapturedCycles(
             graph,
             known,
             [b.version - version for b, version in zip(self._blocks, versions, strict=True)],
             [exchange for plan, _ in calls for exchange in plan.exchanges],
+            self._tally(calls),
         )
         if [_Known.of(block) for block in self._blocks] == known:
             self._keep(captured, calls)
         return self._steps
+
+    def _tally(self, calls: Sequence[PlannedCall]) -> spans.Tally:
+        work = [plan.tally for plan, _ in calls]
+        cells, nbytes = sum(one.cells for one in work), sum(one.nbytes for one in work)
+        return spans.tally("graph", self._kernel.name, cells=cells, nbytes=nbytes)
 
     def _captured(
         self, calls: Sequence[PlannedCall], number: int

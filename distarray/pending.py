@@ -18,8 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from distarray import spans
 from distarray.arraylike import HostArray
 from distarray.comm.base import Communicator, PendingReduction
+
+_REDUCING = spans.tally("reduce")
 
 #: Reductions under way per communicator or device; the oldest is completed when another starts.
 RING_SIZE = 32
@@ -85,7 +88,10 @@ class Pending:
     def result(self) -> Any:
         """The reduced value, a NumPy scalar; waits for it the first time. Local."""
         if self._request is not None:
-            self._value = self._finish(self._request.result()[self._part])
+            start = spans.enter()
+            arrived = self._request.result()
+            spans.leave(_REDUCING, start)
+            self._value = self._finish(arrived[self._part])
             self._request = None
         return self._value
 

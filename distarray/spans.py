@@ -1,12 +1,14 @@
-"""The sink that timings are recorded into.
+"""Where time goes: work is counted as it ends, and recorded event by event while somebody asks.
 
-Code that takes time marks it; nothing is kept unless somebody records::
+Code that takes time makes a tally once and marks its work with it::
+
+    packing = spans.tally("pack")         # once, where it is kept
 
     start = spans.enter()
     ...                                   # pack
-    spans.leave("pack", start)
+    spans.leave(packing, start)
 
-    with spans.span("solve"):             # the same, for code that is not called a million times
+    with spans.span("write"):             # the same, for code that is not called a million times
         ...
 
     with spans.record() as recording:
@@ -14,25 +16,47 @@ Code that takes time marks it; nothing is kept unless somebody records::
     recording.seconds("wait")
 
 Names in use, in the order of one kernel call: `pack`, `send`, `core`, `wait`, `unpack`, `fill` and
-`remainder`, or `block` for a core and remainder computed at once; `graph` for many steps of a loop
-that a device is given at once. Times are seconds of `time.perf_counter()`. On a device they are
-those in which the host gives the work: `pack` and `unpack` to the communication stream (what a rank
-copies from itself, to compute), `send` and `wait` to the communication stream where the transport
-needs no host, all others to compute. Recordings may be nested: each sees everything inside it.
-While nobody records, a pair of calls costs less than a microsecond. Local.
+`remainder`, or `block` for a core and remainder computed at once; `exchange` for the time from the
+start of messages to their arrival; `graph` for many steps of a loop that a device is given at once;
+`reduce` for waiting for a reduction; `write` and `read` for files. Times are seconds of
+`time.perf_counter()`. On a device they are those in which the host gives the work: `pack` and
+`unpack` to the communication stream (what a rank copies from itself, to compute), `send` and `wait`
+to the communication stream where the transport needs no host, all others to compute. Recordings may
+be nested: each sees everything inside it. A pair of calls costs less than a microsecond. Local.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 _clock = time.perf_counter
 
-#: The recordings under way. A tuple, so that testing it is the whole cost when there is none.
-_recordings: tuple[Recording, ...] = ()
+#: Start of a piece of work, to hand to `leave`. Local.
+enter: Callable[[], float] = _clock
+
+
+class Tally:
+    """What one kind of work has come to since the program started.
+
+    Attributes
+    ----------
+    name, label : str
+        What is done, and by or for whom: the name of a kernel.
+    cells, nbytes, messages : int
+        What one call computes, moves and sends on this rank.
+    calls : int
+    seconds : float
+    """
+
+    __slots__ = ("calls", "cells", "label", "messages", "name", "nbytes", "seconds")
+
+    def __init__(self, name: str, label: str, cells: int, nbytes: int, messages: int) -> None:
+        self.name, self.label = name, label
+        self.cells, self.nbytes, self.messages = cells, nbytes, messages
+        self.calls, self.seconds = 0, 0.0
 
 
 class Event(NamedTuple):
@@ -41,6 +65,29 @@ class Event(NamedTuple):
     name: str
     start: float
     end: float
+    tally: Tally
+
+
+#: All tallies of the process, by their name, label and what a call moves.
+_tallies: dict[tuple[str, str, int, int, int], Tally] = {}
+#: The recordings under way. A tuple, so that testing it is the whole cost when there is none.
+_recordings: tuple[Recording, ...] = ()
+
+
+def tally(
+    name: str, label: str = "", *, cells: int = 0, nbytes: int = 0, messages: int = 0
+) -> Tally:
+    """The tally of this work, the same for the same arguments. Local."""
+    key = (name, label, cells, nbytes, messages)
+    found = _tallies.get(key)
+    if found is None:
+        found = _tallies[key] = Tally(*key)
+    return found
+
+
+def tallies() -> tuple[Tally, ...]:
+    """All tallies, in the order in which they were made. Local."""
+    return tuple(_tallies.values())
 
 
 class Recording:
@@ -48,10 +95,12 @@ class Recording:
 
     Attributes
     ----------
+    began : float
     events : list of Event, in the order in which they ended
     """
 
     def __init__(self) -> None:
+        self.began = _clock()
         self.events: list[Event] = []
 
     def named(self, name: str) -> list[Event]:
@@ -63,35 +112,34 @@ class Recording:
         return sum(event.end - event.start for event in self.named(name))
 
 
-def enter() -> float:
-    """The start of an event; hand it to `leave`. 0.0 when nobody records. Local."""
-    return _clock() if _recordings else 0.0
-
-
-def leave(name: str, start: float) -> None:
-    """The end of an event that began at `start`. Local."""
-    if _recordings and start:
-        event = Event(name, start, _clock())
+def leave(work: Tally, start: float) -> None:
+    """The end of work that began at `start`. Local."""
+    end = _clock()
+    work.calls += 1
+    work.seconds += end - start
+    if _recordings:
+        event = Event(work.name, start, end, work)
         for recording in _recordings:
-            recording.events.append(event)
+            if start >= recording.began:
+                recording.events.append(event)
 
 
 class _Span:
-    __slots__ = ("name", "start")
+    __slots__ = ("start", "tally")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, work: Tally) -> None:
+        self.tally = work
 
     def __enter__(self) -> None:
         self.start = enter()
 
     def __exit__(self, *_: object) -> None:
-        leave(self.name, self.start)
+        leave(self.tally, self.start)
 
 
-def span(name: str) -> _Span:
-    """Mark the body of a `with` statement as one event. Local."""
-    return _Span(name)
+def span(name: str, label: str = "") -> _Span:
+    """Mark the body of a `with` statement as one piece of work. Local."""
+    return _Span(tally(name, label))
 
 
 @contextmanager

@@ -36,7 +36,7 @@ LAYERS = {
     "grid": ("grid", "grid_geometry", "profile", "creation", "points"),
     "uses": (
         "random", "pencils", "lines", "line_transforms", "fft", "linalg", "kernels", "graphs",
-        "iterate", "io", "logging",
+        "iterate", "io", "logging", "report", "timeline",
     ),
     "package": ("__init__",),
     "programs": (

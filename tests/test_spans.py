@@ -10,9 +10,13 @@ import pytest
 from distarray import spans
 
 
+def leave(name: str, start: float) -> None:
+    spans.leave(spans.tally(name), start)
+
+
 def test_nothing_is_kept_when_nobody_records() -> None:
     start = spans.enter()
-    spans.leave("before", start)
+    leave("before", start)
     with spans.record() as recording:
         pass
     assert recording.events == []
@@ -22,7 +26,7 @@ def test_events_have_names_and_times() -> None:
     before = time.perf_counter()
     with spans.record() as recording, spans.span("outer"):
         start = spans.enter()
-        spans.leave("inner", start)
+        leave("inner", start)
     after = time.perf_counter()
     inner, outer = recording.events
     assert [event.name for event in recording.events] == ["inner", "outer"]
@@ -34,7 +38,7 @@ def test_events_have_names_and_times() -> None:
 def test_an_event_that_began_before_the_recording_is_left_out() -> None:
     start = spans.enter()
     with spans.record() as recording:
-        spans.leave("late", start)
+        leave("late", start)
     assert recording.events == []
 
 
@@ -61,7 +65,23 @@ def test_an_error_ends_the_event_and_the_recording() -> None:
 
 
 def test_a_pair_of_calls_costs_less_than_a_microsecond_when_off() -> None:
+    work = spans.tally("x")
+
     def pair() -> None:
-        spans.leave("x", spans.enter())
+        spans.leave(work, spans.enter())
 
     assert min(timeit.repeat(pair, number=1000, repeat=20)) / 1000 < 1e-6
+
+
+def test_work_is_counted_when_nobody_records() -> None:
+    work = spans.tally("counted", "kernel", cells=8, nbytes=128)
+    assert work is spans.tally("counted", "kernel", cells=8, nbytes=128)
+    assert work is not spans.tally("counted", "kernel", cells=9, nbytes=128)
+    before = time.perf_counter()
+    for _ in range(3):
+        start = spans.enter()
+        time.sleep(0.01)
+        spans.leave(work, start)
+    assert work in spans.tallies()
+    assert work.calls == 3
+    assert 0.03 <= work.seconds <= time.perf_counter() - before

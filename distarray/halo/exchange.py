@@ -30,6 +30,8 @@ from distarray.errors import CommunicationError
 from distarray.halo.buffers import MessageBuffers, local_copies
 from distarray.halo.plan import HaloPlan
 
+_PACKING, _SENDING, _WAITING, _UNPACKING = map(spans.tally, ("pack", "send", "wait", "unpack"))
+
 
 class PendingExchange:
     """A halo exchange under way; `finish` must be called once. Local."""
@@ -82,6 +84,12 @@ class HaloExchange:
         self._copy_own = backend.prepare_copies(own)
         self._pack = backend.prepare_copies(pack) if pack else None
         self._ready, self._packed, self._done = (backend.event() for _ in range(3))
+        self._traffic = spans.tally(
+            "exchange",
+            messages=len(plan.sends),
+            nbytes=sum(message.nbytes for message in plan.sends),
+        )
+        self._sent_at = 0.0
 
     @property
     def sends_messages(self) -> bool:
@@ -110,7 +118,7 @@ class HaloExchange:
         start = spans.enter()
         if self._messages is None:
             self._copy_own()
-            spans.leave("pack", start)
+            spans.leave(_PACKING, start)
             self._under_way = True
             return PendingExchange(self, None)
         compute, communication = self._backend.compute, self._backend.communication
@@ -122,10 +130,10 @@ class HaloExchange:
         if protect:
             communication.record(self._packed)
             compute.wait(self._packed)
-        spans.leave("pack", start)
-        start = spans.enter()
+        spans.leave(_PACKING, start)
+        self._sent_at = start = spans.enter()
         request = self._messages.start()
-        spans.leave("send", start)
+        spans.leave(_SENDING, start)
         self._under_way = True
         return PendingExchange(self, request)
 
@@ -133,10 +141,11 @@ class HaloExchange:
         if request is not None and self._under_way:
             start = spans.enter()
             request.wait()
-            spans.leave("wait", start)
+            spans.leave(_WAITING, start)
+            spans.leave(self._traffic, self._sent_at)
             start = spans.enter()
             self._unpack(*self._stream)
             self._backend.communication.record(self._done)
             self._backend.compute.wait(self._done)
-            spans.leave("unpack", start)
+            spans.leave(_UNPACKING, start)
         self._under_way = False

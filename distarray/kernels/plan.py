@@ -28,7 +28,7 @@ from distarray.pending import Pending, begin
 from distarray.profile import Profile
 from distarray.regions import Box
 from distarray.resident import ResidentReductions, stays_on_device
-from distarray.stencil.analysis import reduced_over
+from distarray.stencil.analysis import bytes_per_cell, reduced_over
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.coverage import common_core, computed_boxes, partition, tiles
 from distarray.stencil.expression import Program, Reduction
@@ -135,6 +135,23 @@ class ApplyPlan:
             # Whichever way is chosen, the sum is made in one order.
             self.whole = self.core + self.remainder
             self._parts = self.core, self.remainder
+        self._tallies = {
+            name: self._tally(name, boxes)
+            for name, boxes in (
+                ("core", self.core), ("remainder", self.remainder), ("block", self.whole),
+            )
+        }  # fmt: skip
+
+    def _tally(self, name: str, boxes: Boxes) -> spans.Tally:
+        """The tally of one pass over some boxes."""
+        cells = sum(box.size for box, _ in boxes) // self.program.colours
+        nbytes = int(cells * bytes_per_cell(self.program))
+        return spans.tally(name, self.program.name, cells=cells, nbytes=nbytes)
+
+    @property
+    def tally(self) -> spans.Tally:
+        """What a pass over all that is computed comes to."""
+        return self._tallies["block"]
 
     @property
     def capturable(self) -> bool:
@@ -296,7 +313,7 @@ class ApplyPlan:
                     pending.poll()
         else:
             self._launch.run_boxes(boxes, colour)
-        spans.leave(name, start)
+        spans.leave(self._tallies[name], start)
 
     def _compute_whole(self, colour: int) -> None:
         """Run over all boxes, in as many launches as give sums the order that they always have."""
@@ -306,7 +323,7 @@ class ApplyPlan:
         start = spans.enter()
         for boxes in self._parts:
             self._launch.run_boxes(boxes, colour)
-        spans.leave("block", start)
+        spans.leave(self.tally, start)
 
 
 def _depends_on_order(reduction: Reduction) -> bool:

@@ -26,6 +26,8 @@ from distarray.kernels.recent import Recent
 from distarray.layout import Component, HaloReads
 from distarray.regions import Box
 
+_FILLING = spans.tally("fill")
+
 #: Exchanges kept per refresh, one for each set of stale regions.
 MOST_EXCHANGES = 32
 
@@ -184,7 +186,7 @@ class Refresh:
             if fill.stale(time):
                 start = spans.enter()
                 fill.run(time)
-                spans.leave("fill", start)
+                spans.leave(_FILLING, start)
 
     def abandon(self) -> None:
         """Wait for the messages of `begin`, if they are still under way; the halo stays stale."""

@@ -308,7 +308,7 @@ def test_what_takes_time_is_recorded() -> None:
     new = u.copy()
     with spans.record() as recording:
         da.stencil(heat).apply(u, new, r=0.1, overlap=True)
-    expected = ["pack", "send", "core", "wait", "unpack", "fill", "remainder"]
+    expected = ["pack", "send", "core", "wait", "exchange", "unpack", "fill", "remainder"]
     names = [event.name for event in recording.events]
     assert names == (expected if SIZE > 1 else ["pack", "fill", "block"])
 

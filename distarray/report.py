@@ -1,0 +1,246 @@
+"""What a program has computed, moved and waited for so far, beside what the machine can do.
+
+The figures come from the tallies of `spans`, which count all work since the program started, so
+that nothing has to be switched on. Ranks add theirs up by reductions: a report of ten thousand
+ranks is as long, and takes as many messages, as one of two.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from distarray import spans
+from distarray.comm import default
+from distarray.comm.base import Communicator
+
+#: What is computed; the others are communication and files.
+_COMPUTE = ("core", "remainder", "block", "graph")
+#: Bytes of the array that is copied to learn what the memory can do: more than caches hold.
+_COPIED = 1 << 26
+_REPEATS = 3
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """One kernel, of all ranks together.
+
+    Attributes
+    ----------
+    name : str
+    calls : int
+        The most passes that a rank made.
+    cells : int
+        Computed, by all ranks.
+    seconds : float
+        Of the rank that took longest.
+    cells_per_second : float
+    bandwidth : float
+        Bytes per second and rank that had to move: each array read once, written once.
+    share : float
+        Of the bandwidth at which arrays are copied; above 1 where the cache serves.
+    """
+
+    name: str
+    calls: int
+    cells: int
+    seconds: float
+    cells_per_second: float
+    bandwidth: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What all ranks did; `print(report)` or `da.log(report)` shows it as a table.
+
+    Attributes
+    ----------
+    ranks : int
+    kernels : tuple of KernelReport
+        The costliest first.
+    copy_bandwidth : float
+        Bytes per second, read and written, at which a rank copies an array while all do: the mean.
+    imbalance : float
+        By how much of the mean the rank that computed longest exceeds it.
+    exchanges, messages, nbytes : int
+        Exchanges of a rank that has most, and messages and bytes sent by all ranks.
+    messages_per_exchange, bytes_per_exchange : float
+        Of a rank, on average.
+    waited : float
+        Seconds that a rank waited for messages, on average.
+    hidden : float
+        Share of the time with messages under way in which the rank did not wait for them; nan
+        without messages.
+    slowest : int
+        The rank that computed longest.
+    memory : int
+        Bytes of host memory at their peak, of the rank that had most.
+    """
+
+    ranks: int
+    kernels: tuple[KernelReport, ...]
+    copy_bandwidth: float
+    imbalance: float
+    exchanges: int
+    messages: int
+    nbytes: int
+    messages_per_exchange: float
+    bytes_per_exchange: float
+    waited: float
+    hidden: float
+    slowest: int
+    memory: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures as plain values, for JSON. Local."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'kernel':<24}{'passes':>9}{'cells':>12}{'time':>10}{'cells/s':>11}"
+            f"{'GB/s a rank':>13}{'of copying':>12}"
+        ]
+        lines += [
+            f"{k.name[:23]:<24}{k.calls:>9}{k.cells:>12.4g}{k.seconds:>9.3g}s"
+            f"{k.cells_per_second:>11.3g}{k.bandwidth / 1e9:>13.3g}{k.share:>11.0%}"
+            for k in self.kernels
+        ]
+        lines += [
+            f"Copying an array: {self.copy_bandwidth / 1e9:.3g} GB/s a rank, read and written",
+            f"Load: rank {self.slowest} computed longest, {self.imbalance:.1%} above the mean of "
+            f"{self.ranks} {'rank' if self.ranks == 1 else 'ranks'}",
+            self._communication(),
+            f"Memory: at most {self.memory / 2**20:.0f} MiB on a host process",
+        ]
+        return "\n".join(lines)
+
+    def _communication(self) -> str:
+        if not self.messages:
+            return "Communication: no halo messages"
+        return (
+            f"Communication: {self.exchanges} exchanges, each {self.messages_per_exchange:.3g} "
+            f"messages and {self.bytes_per_exchange:.3g} bytes a rank; {self.hidden:.0%} of the "
+            f"time under way hidden, {self.waited:.3g} s waited"
+        )
+
+
+def report(comm: Any = None) -> Report:
+    """What the program has done so far. Collective.
+
+    Takes about a tenth of a second, in which all ranks copy an array to learn the speed of their
+    memory. What a device does counts with the time in which the host gives it the work, so that the
+    bandwidth of kernels is meaningful on the CPU only.
+
+    Parameters
+    ----------
+    comm : mpi4py communicator or Communicator, optional
+        Whose ranks are added up; by default those of the world if there is one.
+
+    Examples
+    --------
+    >>> import distarray as da
+    >>> u = da.Grid((8, 8), periodic=True).ones()
+    >>> @da.stencil
+    ... def mean(u, new):
+    ...     new[0, 0] = 0.5 * (u[1, 0] + u[-1, 0])
+    >>> mean(u, u.copy())
+    >>> da.report().kernels[-1].name
+    'mean'
+    """
+    communicator = default(comm)
+    tallies = [one for one in spans.tallies() if one.calls]
+    bandwidth = _copy_bandwidth(communicator)
+    computed = _seconds(tallies, _COMPUTE)
+    total, most = _sum(communicator, [computed]), _most(communicator, [computed])
+    slowest = communicator.rank if computed == most[0] else communicator.size
+    exchanges = [one for one in tallies if one.name == "exchange"]
+    sent = [
+        sum(one.calls for one in exchanges),
+        sum(one.calls * one.messages for one in exchanges),
+        sum(one.calls * one.nbytes for one in exchanges),
+        _seconds(exchanges),
+        _seconds(tallies, ("wait",)),
+    ]
+    count, messages, nbytes, under_way, waited = _sum(communicator, sent)
+    mean = total[0] / communicator.size
+    return Report(
+        ranks=communicator.size,
+        kernels=_kernels(communicator, tallies, bandwidth),
+        copy_bandwidth=bandwidth,
+        imbalance=most[0] / mean - 1.0 if mean else 0.0,
+        exchanges=int(_most(communicator, sent[:1])[0]),
+        messages=int(messages),
+        nbytes=int(nbytes),
+        messages_per_exchange=messages / count if count else 0.0,
+        bytes_per_exchange=nbytes / count if count else 0.0,
+        waited=waited / communicator.size,
+        hidden=1.0 - waited / under_way if under_way else float("nan"),
+        slowest=-int(_most(communicator, [-slowest])[0]),
+        memory=int(_most(communicator, [_peak_memory()])[0]),
+    )
+
+
+def _kernels(
+    communicator: Communicator, tallies: Sequence[spans.Tally], copying: float
+) -> tuple[KernelReport, ...]:
+    """The kernels that rank 0 knows, the costliest first: all ranks call the same."""
+    own: dict[str, list[float]] = {}
+    for one in tallies:
+        if one.name in _COMPUTE and one.label:
+            entry = own.setdefault(one.label, [0.0] * 4)
+            work = (one.calls, one.calls * one.cells, one.calls * one.nbytes, one.seconds)
+            entry[:] = (a + b for a, b in zip(entry, work, strict=True))
+            entry[0] -= one.calls if one.name == "remainder" else 0
+    names: list[str] = communicator.bcast(list(own))
+    none = [0.0] * 4
+    values = [number for name in names for number in own.get(name, none)]
+    sums, most = _sum(communicator, values), _most(communicator, values)
+    rows = []
+    for number, name in enumerate(names):
+        calls, seconds = most[4 * number], most[4 * number + 3]
+        cells, nbytes = sums[4 * number + 1 : 4 * number + 3]
+        rate = 1.0 / seconds if seconds else 0.0
+        speed = nbytes * rate / communicator.size
+        rows.append(
+            KernelReport(
+                name, int(calls), int(cells), seconds, cells * rate, speed, speed / copying
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -row.seconds))
+
+
+def _seconds(tallies: Iterable[spans.Tally], names: Sequence[str] = ()) -> float:
+    return sum(one.seconds for one in tallies if not names or one.name in names)
+
+
+def _sum(communicator: Communicator, values: Sequence[float]) -> list[float]:
+    return [float(v) for v in communicator.allreduce(np.array(values, float), "sum")]
+
+
+def _most(communicator: Communicator, values: Sequence[float]) -> list[float]:
+    return [float(v) for v in communicator.allreduce(np.array(values, float), "max")]
+
+
+def _copy_bandwidth(communicator: Communicator) -> float:
+    """Bytes per second, read and written, of one rank while all copy. Collective."""
+    source, target = np.ones(_COPIED, np.uint8), np.zeros(_COPIED, np.uint8)
+    communicator.barrier()
+    best = float("inf")
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        np.copyto(target, source)
+        best = min(best, time.perf_counter() - start)
+    return _sum(communicator, [2 * _COPIED / best])[0] / communicator.size
+
+
+def _peak_memory() -> int:
+    """Bytes of host memory that this process held at most."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

@@ -1,0 +1,98 @@
+"""Timelines and reports of one rank; `ranks/ranks_timeline.py` has those of several."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import distarray as da
+from distarray import spans
+from distarray.timeline import ROWS
+from tests.harness import ROOT
+from tests.timeline_tools import checked
+
+
+@da.stencil
+def spread(u, new):
+    new[0, 0] = 0.25 * (u[1, 0] + u[-1, 0] + u[0, 1] + u[0, -1])
+
+
+def test_a_timeline_holds_all_events_of_its_body(tmp_path: Path) -> None:
+    u = da.Grid((12, 10), periodic=True).ones()
+    new = u.copy()
+    spread(u, new)
+    with da.timeline(tmp_path / "trace.json"), spans.record() as recording:
+        spread(u, new)
+        spread(new, u)
+    spread(u, new)
+    events = checked(tmp_path / "trace.json")
+    assert [e["cat"] for e in events] == [e.name for e in recording.events]
+    blocks = [e for e in events if e["name"] == "block spread"]
+    assert len(blocks) == 2
+    assert blocks[0]["args"] == {"cells": 120, "bytes": 120 * 16}
+    assert ROWS[blocks[0]["tid"]][0] == "compute"
+    for event, seen in zip(events, recording.events, strict=True):
+        assert event["dur"] == pytest.approx(1e6 * (seen.end - seen.start), abs=1e-3)
+
+
+def test_an_error_leaves_no_timeline_and_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="mine"), da.timeline(path):
+        raise ValueError("mine")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["trace.json"]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "trace.json"
+    with (
+        pytest.raises(da.FileError, match=r"timeline '.*/none/trace.json' cannot be written: No"),
+        da.timeline(path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("code", "written"), [("", True), ("raise ValueError", False)])
+def test_the_environment_asks_for_a_timeline_of_the_program(tmp_path: Path, code, written) -> None:
+    program = "import distarray as da; u = da.ones((4, 4)); print(float(da.begin_sum(u)));" + code
+    path = tmp_path / "whole.json"
+    environment = {**os.environ, "DISTARRAY_TIMELINE": str(path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "16.0\n"
+    assert path.exists() == written
+    if written:
+        assert [event["cat"] for event in checked(path)] == ["reduce"]
+
+
+def test_a_report_counts_what_was_computed() -> None:
+    @da.stencil
+    def only_here(u, new):
+        new[0, 0] = u[0, 0] + 1.0
+
+    u = da.Grid((40, 30)).zeros()
+    for _ in range(7):
+        only_here(u, u.copy())
+    found = da.report()
+    (row,) = [kernel for kernel in found.kernels if kernel.name == "only_here"]
+    assert (row.calls, row.cells) == (7, 7 * 1200)
+    assert row.cells_per_second == pytest.approx(row.cells / row.seconds)
+    assert row.bandwidth == pytest.approx(16 * row.cells_per_second)
+    assert row.share == pytest.approx(row.bandwidth / found.copy_bandwidth)
+    assert found.ranks == 1
+    assert found.imbalance == 0.0
+    assert found.memory > 1 << 20
+    assert json.loads(json.dumps(found.as_dict()))["kernels"]
+    assert "only_here" in str(found)
