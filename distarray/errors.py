@@ -6,9 +6,18 @@ all ranks.
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 _LONGEST = 60
+_CURE = "check the path, its folder and the free space."
+_ROOM = "free some space there, or choose another folder."
+_CURES = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: "choose a folder that takes larger files, or raise the limit (ulimit -f).",
+}
 
 
 def shown(value: Any) -> str:
@@ -30,6 +39,23 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return isinstance(value, bool | int | float | complex | str | bytes | None)
+
+
+def system_text(error: OSError) -> str:
+    """What an error of the operating system says, without the numbers and addresses that HDF5 adds,
+    and what can be done.
+    """
+    if not error.errno:
+        return f"{error.strerror or clause(error)}."
+    return f"{os.strerror(error.errno)}; {_CURES.get(error.errno, _CURE)}"
+
+
+def clause(error: Exception) -> str:
+    """What an error says, on one line and without its full stop, to be part of a sentence."""
+    try:
+        return " ".join(str(error).split()).rstrip(".")
+    except Exception:  # an error of a user's class that cannot be written must not stop a rank
+        return "without a text"
 
 
 class DistArrayError(Exception):

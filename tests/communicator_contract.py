@@ -272,7 +272,7 @@ class CommunicatorContract:
             pieces = [self.rows(comm, (8,), 0, np.float64)]
             error = error_of(lambda: transfer(path, pieces))  # noqa: B023  (called at once)
             assert isinstance(error, FileError)
-            assert str(error).startswith(f"The file {path} cannot be {word}: ")
+            assert str(error).startswith(f"The file '{path}' cannot be {word}: ")
 
     def test_a_file_that_is_cut_short_is_an_error_on_all_ranks(self, folder: Path) -> None:
         comm = self.communicator()
@@ -283,4 +283,4 @@ class CommunicatorContract:
         pieces = [self.rows(comm, (80,), 0, np.float64)]
         error = error_of(lambda: comm.read_blocks(str(path), pieces))
         assert isinstance(error, FileError)
-        assert str(error).startswith(f"The file {path} cannot be read: ")
+        assert str(error).startswith(f"The file '{path}' cannot be read: ")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import numpy as np
 
 from distarray.arraylike import HostArray
 from distarray.errors import CommunicationError
@@ -163,6 +165,21 @@ class Communicator(Protocol):
     def read_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
         """Read parts of arrays from a file into `values`. Collective; as `write_blocks`."""
         ...
+
+
+def runs_of(piece: BlockPiece, box: Box) -> Iterator[tuple[int, HostArray]]:
+    """A part of a piece in runs that lie together in the file: the byte at which each begins, and
+    its bytes in memory.
+    """
+    values = piece.values[box.slices(piece.box.start)]
+    if not values.size:
+        return
+    whole, start = piece.shape, box.start
+    cut = max((axis for axis, n in enumerate(values.shape) if n != whole[axis]), default=0)
+    for index in np.ndindex(values.shape[:cut]):
+        first = (*(a + i for a, i in zip(start, index, strict=False)), *start[cut:])
+        place = int(np.ravel_multi_index(first, whole)) if whole else 0
+        yield piece.offset + place * values.itemsize, values[index].reshape(-1).view(np.uint8)
 
 
 def message_limit() -> int:

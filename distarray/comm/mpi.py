@@ -17,9 +17,10 @@ import time
 import traceback
 import warnings
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import mpi4py
 import numpy as np
@@ -33,8 +34,9 @@ from distarray.comm.base import (
     Request,
     Transfer,
     message_limit,
+    runs_of,
 )
-from distarray.errors import CommunicationError, DistArrayError, FileError
+from distarray.errors import CommunicationError, DistArrayError, FileError, system_text
 from distarray.regions import Box
 
 _settings = mpi4py.rc.initialize, mpi4py.rc.finalize
@@ -394,49 +396,129 @@ class MpiCommunicator:
         raise shared
 
     def write_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
-        self._transfer_blocks(path, pieces, MPI.MODE_WRONLY, "written")
+        self._transfer_blocks(path, pieces, _FileToWrite)
 
     def read_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
-        self._transfer_blocks(path, pieces, MPI.MODE_RDONLY, "read")
+        self._transfer_blocks(path, pieces, _FileToRead)
 
     def _transfer_blocks(
-        self, path: str, pieces: Iterable[BlockPiece], mode: int, action: str
+        self, path: str, pieces: Iterable[BlockPiece], kind: type[_OwnFile]
     ) -> None:
-        """Move all pieces between memory and file by collective calls.
+        """Move all pieces between memory and file, by a file handle of this rank alone.
+
+        Collective calls of MPI-IO are no use where a disk can fail: a rank that meets an error in
+        one leaves it, and the others wait in it for ever. Open MPI was seen to do so when it opens
+        a file, does so between two rounds of a write, and keeps errors of a write to itself.
 
         All ranks ask for their next pieces together, so that these may be made by messages among
         ranks. One that has nothing left goes on taking part, and all stop together once one has met
         an error, which is raised at the end.
         """
-        errors = _FileErrors(path, action)
-        with errors.noted():
-            # MPICH takes what is before a colon, such as "ufs:", for the name of a driver.
-            file = MPI.File.Open(self._comm, os.path.abspath(path), mode)
-        self.agree(errors.first)
-        length = None if mode == MPI.MODE_WRONLY else file.Get_size()
-        parts = _parts_of(pieces, self._limit, length)
-        while True:
-            mine = None
+        errors = _FileErrors(path, kind.action)
+        with contextlib.ExitStack() as stack:
             with errors.noted():
-                mine = next(parts, None)
-            state = [-1 if mine is None else len(mine), errors.first is not None]
-            most, failed = self.allreduce(np.array(state, np.int64), "max").tolist()
-            if failed or most < 0:
-                break
-            for k in range(most):
-                part = mine[k] if mine is not None and k < len(mine) else None
+                file = stack.enter_context(kind(path))
+            self.agree(errors.first)
+            following = iter(pieces)
+            while True:
+                piece = None
                 with errors.noted():
-                    _transfer_slab(file, part, write=mode == MPI.MODE_WRONLY)
-        with errors.noted():
-            file.Close()
+                    piece = next(following, None)
+                    if piece is not None:
+                        for box in _slabs(piece.box, piece.values.itemsize, self._limit):
+                            file.move(piece, box)
+                state = [piece is not None, errors.first is not None]
+                more, failed = self.allreduce(np.array(state, np.int64), "max").tolist()
+                if failed or not more:
+                    break
+            with errors.noted():
+                stack.close()
         self.agree(errors.first)
+
+
+class _OwnFile(ABC):
+    """An open file of this rank alone: by MPI-IO, and plainly, which says what is wrong."""
+
+    action = ""
+    modes = 0, 0
+
+    def __init__(self, path: str) -> None:
+        plain, mode = self.modes
+        with contextlib.ExitStack() as stack:
+            self.descriptor = os.open(path, plain | os.O_CLOEXEC)
+            stack.callback(os.close, self.descriptor)
+            self.length = os.fstat(self.descriptor).st_size
+            self.probe()
+            # MPICH takes what is before a colon, such as "ufs:", for the name of a driver.
+            self.file = MPI.File.Open(MPI.COMM_SELF, os.path.abspath(path), mode)
+            stack.callback(self.file.Close)
+            self._close = stack.pop_all().close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+
+    @abstractmethod
+    def probe(self) -> None:
+        """Raise what a transfer would meet at once."""
+
+    @abstractmethod
+    def move(self, piece: BlockPiece, box: Box) -> None:
+        """Move a part of a piece."""
+
+
+class _FileToWrite(_OwnFile):
+    action = "written"
+    modes = os.O_RDWR, MPI.MODE_WRONLY
+
+    def probe(self) -> None:
+        """Write the last byte as it is."""
+        last = max(self.length - 1, 0)
+        os.pwrite(self.descriptor, os.pread(self.descriptor, 1, last), last)
+
+    def move(self, piece: BlockPiece, box: Box) -> None:
+        for offset, octets in runs_of(piece, box):
+            try:
+                _moved(self.file.Write_at, offset, octets)
+            except (MPI.Exception, EOFError):
+                # MPI does not say what is wrong; the system does, at the first byte or later.
+                done = 0
+                while done < octets.size:
+                    done += os.pwrite(self.descriptor, octets.data[done:], offset + done)
+                raise
+
+
+class _FileToRead(_OwnFile):
+    action = "read"
+    modes = os.O_RDONLY, MPI.MODE_RDONLY
+
+    def probe(self) -> None:
+        """Nothing: to open it was enough."""
+
+    def move(self, piece: BlockPiece, box: Box) -> None:
+        end = piece.offset + math.prod(piece.shape) * piece.values.itemsize
+        if self.length < end:  # a library may read beyond the end and say nothing
+            raise EOFError(f"it has {self.length} bytes, one of its arrays ends at byte {end}")
+        for offset, octets in runs_of(piece, box):
+            _moved(self.file.Read_at, offset, octets)
+
+
+def _moved(call: Callable[..., Any], offset: int, octets: HostArray) -> None:
+    """Read or write a run of bytes, all of it."""
+    status = MPI.Status()
+    call(offset, [octets, MPI.BYTE], status)
+    count = status.Get_count(MPI.BYTE)
+    if count != octets.size:
+        raise EOFError(f"{count} of {octets.size} bytes were moved")
 
 
 class _FileErrors:
     """Keeps the first error of a rank while it goes on taking part in collective calls."""
 
     def __init__(self, path: str, action: str) -> None:
-        self._subject = f"The file {path} cannot be {action}"
+        self._subject = f"The file '{path}' cannot be {action}"
         self.first: DistArrayError | None = None
 
     @contextlib.contextmanager
@@ -446,31 +528,20 @@ class _FileErrors:
         except DistArrayError as problem:
             self.first = self.first or problem
         except Exception as problem:  # whatever a rank meets, the others wait for it
-            text = _text_of(problem)
-            self.first = self.first or FileError(
-                f"{self._subject}: {text}; check the file, its folder and the free space."
-            )
+            self.first = self.first or FileError(f"{self._subject}: {_text_of(problem)}")
 
 
 def _text_of(problem: Exception) -> str:
-    """What an error says, on one line: MPICH tells of all calls within calls, the cause last."""
-    if not isinstance(problem, MPI.Exception):
-        return str(problem)
-    first, *calls = problem.Get_error_string().strip().splitlines()
-    return calls[-1].rpartition(": ")[2] if calls else first
-
-
-def _parts_of(
-    pieces: Iterable[BlockPiece], limit: int, length: int | None
-) -> Iterator[list[tuple[BlockPiece, Box]]]:
-    """For each piece the parts of at most `limit` bytes in which it is moved, of a file of this
-    length: a library may read beyond the end and say nothing.
+    """What an error says, on one line, and its cure: MPICH tells of all calls within calls, the
+    cause last.
     """
-    for piece in pieces:
-        end = piece.offset + math.prod(piece.shape) * piece.values.itemsize
-        if length is not None and length < end:
-            raise EOFError(f"it has {length} bytes, one of its arrays ends at byte {end}")
-        yield [(piece, part) for part in _slabs(piece.box, piece.values.itemsize, limit)]
+    if isinstance(problem, OSError) and problem.errno:
+        return system_text(problem)
+    text = str(problem)
+    if isinstance(problem, MPI.Exception):
+        text, *calls = problem.Get_error_string().strip().splitlines()
+        text = calls[-1].rpartition(": ")[2] if calls else text
+    return f"{text}; check the file, its folder and the free space."
 
 
 def _slabs(box: Box, itemsize: int, limit: int) -> list[Box]:
@@ -484,27 +555,6 @@ def _slabs(box: Box, itemsize: int, limit: int) -> list[Box]:
     first, last = box.start[axis], box.stop[axis]
     slabs = [box.with_axis(axis, i, min(i + rows, last)) for i in range(first, last, rows)]
     return [part for slab in slabs for part in _slabs(slab, itemsize, limit)]
-
-
-def _transfer_slab(
-    file: MPI.File, piece_and_box: tuple[BlockPiece, Box] | None, *, write: bool
-) -> None:
-    """One collective read or write of a part of a piece, or of nothing."""
-    values = np.empty(0, np.uint8)
-    if piece_and_box is None:
-        file.Set_view(0, MPI.BYTE, MPI.BYTE)
-    else:
-        piece, box = piece_and_box
-        values = piece.values[box.slices(piece.box.start)].reshape(-1).view(np.uint8)
-        element = MPI.BYTE.Create_contiguous(piece.values.itemsize).Commit()
-        view = element.Create_subarray(list(piece.shape), list(box.shape), list(box.start)).Commit()
-        file.Set_view(piece.offset, MPI.BYTE, view)  # the etype must be the same on all ranks
-        view.Free()
-        element.Free()
-    status = MPI.Status()
-    (file.Write_all if write else file.Read_all)([values, MPI.BYTE], status)
-    if status.Get_count(MPI.BYTE) != values.size:
-        raise EOFError(f"{status.Get_count(MPI.BYTE)} of {values.size} bytes were moved")
 
 
 def _portable(error: Exception, rank: int) -> Exception:

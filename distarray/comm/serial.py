@@ -11,7 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distarray.arraylike import HostArray
-from distarray.comm.base import BlockPiece, PendingReduction, PersistentExchange, Request, Transfer
+from distarray.comm.base import (
+    BlockPiece,
+    PendingReduction,
+    PersistentExchange,
+    Request,
+    Transfer,
+    runs_of,
+)
 from distarray.errors import CommunicationError, DistArrayError, FileError
 
 
@@ -114,7 +121,7 @@ class SerialCommunicator:
             raise
         except (OSError, ValueError) as error:
             raise FileError(
-                f"The file {path} cannot be written: {error}; check its folder and free space."
+                f"The file '{path}' cannot be written: {error}; check its folder and free space."
             ) from error
 
     def read_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
@@ -126,24 +133,18 @@ class SerialCommunicator:
             raise
         except (OSError, ValueError) as error:
             raise FileError(
-                f"The file {path} cannot be read: {error}; it may be cut short."
+                f"The file '{path}' cannot be read: {error}; it may be cut short."
             ) from error
 
 
 def _write(file: RawIOBase, piece: BlockPiece) -> None:
-    """Write a piece in runs that lie together in the file.
+    """Write a piece run by run.
 
     Through a memory map a full disk would end the process (SIGBUS) instead of raising an error.
     """
-    values, whole, start = piece.values, piece.shape, piece.box.start
-    if not values.size:
-        return
-    cut = max((axis for axis, n in enumerate(values.shape) if n != whole[axis]), default=0)
-    for index in np.ndindex(values.shape[:cut]):
-        first = (*(a + i for a, i in zip(start, index, strict=False)), *start[cut:])
-        place = int(np.ravel_multi_index(first, whole)) if whole else 0
-        file.seek(piece.offset + place * values.itemsize)
-        rest = values[index].reshape(-1).view(np.uint8).data
+    for offset, octets in runs_of(piece, piece.box):
+        file.seek(offset)
+        rest = octets.data
         while rest:
             rest = rest[file.write(rest) or 0 :]
 

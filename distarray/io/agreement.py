@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
-import os
 from collections.abc import Iterator
 
 from distarray.arguments import alike, require_alike
 from distarray.comm.base import Communicator
-from distarray.errors import DistArrayError, FileError
+from distarray.errors import DistArrayError, FileError, clause, system_text
 
 #: Characters of an argument that an error shows.
 _LONGEST = 200
-_CURE = "check the path, its folder and the free space."
-_ROOM = "free some space there, or choose another folder."
-_CURES = {
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
-    errno.EFBIG: "choose a folder that takes larger files, or raise the limit (ulimit -f).",
-}
 
 
 @contextlib.contextmanager
@@ -71,23 +62,6 @@ def require_same(communicator: Communicator, caller: str, **arguments: object) -
             number = hashlib.blake2b(text.encode(), digest_size=7).hexdigest()
             text = f"{text[:_LONGEST]}... (of digest {number})"
         require_alike(communicator, f"{name} of {caller}", text)
-
-
-def system_text(error: OSError) -> str:
-    """What an error of the operating system says, without the numbers and addresses that HDF5 adds,
-    and what can be done.
-    """
-    if not error.errno:
-        return f"{error.strerror or clause(error)}."
-    return f"{os.strerror(error.errno)}; {_CURES.get(error.errno, _CURE)}"
-
-
-def clause(error: Exception) -> str:
-    """What an error says, on one line and without its full stop, to be part of a sentence."""
-    try:
-        return " ".join(str(error).split()).rstrip(".")
-    except Exception:  # an error of a user's class that cannot be written must not stop a rank
-        return "without a text"
 
 
 class Noted:

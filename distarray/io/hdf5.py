@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 
 from distarray.comm.base import BlockPiece, Communicator
-from distarray.errors import FileError
+from distarray.errors import FileError, system_text
 from distarray.io import place, scales, vtk, xdmf
-from distarray.io.agreement import agreed, system_text
+from distarray.io.agreement import agreed
 from distarray.io.checksums import DIGEST_SIZE
 from distarray.io.image import Image
 from distarray.io.record import (

@@ -1,8 +1,8 @@
 """The methods by which the values of all ranks come into a file that is laid out.
 
     posix    each rank writes what it owns at its place: on a file system of this machine
-    mpiio    together by MPI-IO: where many machines write, which its locks keep apart
-    h5py     as mpiio, by an h5py that was built for MPI
+    mpiio    as posix, by MPI-IO: on a file system of many machines
+    h5py     by an h5py that was built for MPI
     root     ranks send, root writes: where several writers would lose bytes, see `by_root`
 
 By posix and mpiio, ranks whose runs are short first bring their values together, see `teams`.

@@ -1,7 +1,7 @@
 """The values of a file, brought into the blocks of all ranks.
 
 Each rank reads at the places of what it owns where the file system belongs to this machine, else
-ranks read together by MPI-IO; short runs are read by a team, see `teams`.
+by MPI-IO; short runs are read by a team, see `teams`.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def read_values(
 
 
 def _read_here(path: str, communicator: Communicator) -> bool:
-    """Whether each rank reads for itself; else together by MPI-IO. Collective."""
+    """Whether each rank reads by the system's calls; else by MPI-IO. Collective."""
     found = communicator.size == 1 or filesystem.is_local(os.path.dirname(path))
     return bool(communicator.allreduce(np.array([found]), "min")[0])
 

@@ -22,11 +22,12 @@ from distarray.errors import (
     DistArrayError,
     FileError,
     UnsupportedError,
+    clause,
     shown,
 )
 from distarray.grid import Grid
 from distarray.io import attributes, checksums, conditions, header, place
-from distarray.io.agreement import agreed, clause, require_same
+from distarray.io.agreement import agreed, require_same
 from distarray.io.checksums import Buffer, Checksums
 from distarray.io.describe import grid_record, path_of
 from distarray.io.read import read_values
@@ -90,10 +91,10 @@ def save(
         Numbers, strings, None, small arrays, lists and dicts of these.
     method : {"posix", "mpiio", "h5py", "root"}, optional
         How values come into the file, which has the same bytes each way: each rank writes for
-        itself; all write through MPI-IO, or through an h5py that was built for MPI; or root writes
-        what the others send. By default root where the file system does not keep what several
-        processes write side by side (NFS and others), else the installed h5py's own way if it has
-        one, else posix on a file system of this machine and MPI-IO on one of many.
+        itself, by calls of the system or of MPI-IO, or by an h5py that was built for MPI; or root
+        writes what the others send. By default root where the file system does not keep what
+        several processes write side by side (NFS and others), else the installed h5py's own way if
+        it has one, else posix on a file system of this machine and MPI-IO on one of many.
 
     Raises
     ------
