@@ -4,6 +4,8 @@
 - `progress`       the line that says how far a run is
 - `state`          the configuration of a solver as plain values, and what differs in it
 - `series`         what a run writes while it goes on
+- `comparison`     computed values beside those of a reference
+- `running`        what all cases do: begin or go on, run, save, draw, compare
 - `case`           a flow or problem with a name, as the command line runs it
 - `linear`         systems of equations by iteration: CG, pipelined CG, BiCGStab, Chebyshev
 - `multigrid`      elliptic equations by cycles over coarser grids

@@ -9,6 +9,7 @@ import pytest
 
 import distarray as da
 from solvers.__main__ import main
+from solvers.comparison import Comparison, Row, relative
 from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
 from solvers.incompressible.cases import (
     cylinder,
@@ -16,7 +17,6 @@ from solvers.incompressible.cases import (
     taylor_green_2d,
     taylor_green_3d,
 )
-from solvers.incompressible.comparison import Comparison, Row, relative
 from solvers.incompressible.plot import streamlines
 from solvers.incompressible.reference import (
     centre_line,

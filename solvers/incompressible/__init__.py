@@ -13,12 +13,12 @@
 - `schemes`, `implicit`   the schemes in time
 - `pressure`          the Poisson equation, directly or by multigrid
 - `solver`            fields and the time step
-- `comparison`, `reference`, `reference_flows`   published values and the comparison with them
+- `reference`, `reference_flows`   published values and the comparison with them
 - `plot`              pictures; needs matplotlib
 - `cases`             named flows for `python -m solvers`
 """
 
-from solvers.incompressible.comparison import Comparison
+from solvers.comparison import Comparison
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.immersed import Obstacle, turning
 from solvers.incompressible.les import Smagorinsky

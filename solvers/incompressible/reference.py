@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.incompressible.comparison import Comparison, Row
+from solvers.comparison import Comparison, Row
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.metrics import Floats
 from solvers.incompressible.solver import IncompressibleSolver

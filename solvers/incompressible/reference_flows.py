@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from solvers.incompressible.comparison import Comparison, Row, relative
+from solvers.comparison import Comparison, Row, relative
 from solvers.incompressible.metrics import Floats
 from solvers.incompressible.reference import centre_line, faces, peak, read_table
 from solvers.incompressible.scalar import ScalarTransport

@@ -14,9 +14,9 @@ import numpy as np
 
 import distarray as da
 from solvers.case import Case, Options
+from solvers.comparison import Comparison
 from solvers.incompressible.cases.common import finish, made, run, show
 from solvers.incompressible.checks import require_cells
-from solvers.incompressible.comparison import Comparison
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.immersed import ImmersedBoundary, Obstacle
 from solvers.incompressible.parts import Part, Velocity

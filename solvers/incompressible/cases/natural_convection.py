@@ -11,8 +11,8 @@ import math
 
 import distarray as da
 from solvers.case import Case, Options
+from solvers.comparison import Comparison
 from solvers.incompressible.cases.common import finish, made, run, say_if_not_steady, show
-from solvers.incompressible.comparison import Comparison
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.reference_flows import compare_natural_convection
 from solvers.incompressible.scalar import Scalar, ScalarTransport
