@@ -26,7 +26,7 @@ REFLECTION = 1e-6
 
 
 def depth(cells: int, width: int, *, low: bool, high: bool) -> Floats:
-    """d at the centres of the cells of an axis, 0 between the layers."""
+    """D at the centres of the cells of an axis, 0 between the layers."""
     inside = (np.arange(cells) + 0.5) - (cells - width)  # cells beyond the edge of the high layer
     into = np.clip(inside / width, 0.0, None)
     none = np.zeros(cells)
@@ -41,7 +41,7 @@ def sponge(d: Floats) -> Floats:
 def matched(
     d: Floats, *, thickness: float, speed: float, frequency: float, dt: float
 ) -> tuple[Floats, Floats]:
-    """a and b of a time step, 0 outside layers.
+    """A and b of a time step, 0 outside layers.
 
     Parameters
     ----------

@@ -8,8 +8,8 @@ weights, so that both are adjoint. Along each axis the weights are products of t
   (1999) Numer. Methods Partial Differ. Eq. 15(4), 507-520);
 - "linear": the two cells around the position: second order;
 - "sinc": a sinc with a Kaiser window of radius 4 cells, `b = 6.31` (Hicks, G. J. (2002) Geophysics
-  67(1), 156-166): waves of down to 4 cells are represented to a few parts in 10,000, an error that
-  does not vanish with the spacing.
+  67(1), 156-166): waves of 4 cells and more are represented to 1.4e-3, an error that does not
+  vanish with the spacing.
 
 Cells beyond a side are those that its condition mirrors, with the sign of the mirror.
 """

@@ -124,7 +124,9 @@ class WaveSolver(Solver):
             mirror = {f"{AXES[axis]}{end}": da.Symmetry() for end in "-+"}
             others = {s: c for s, c in (self.fields["p"].boundary or {}).items() if s not in mirror}
             name = AXES[axis]
-            self.fields[f"psi_{name}"] = self.grid.zeros(boundary=mirror | others, name=f"psi_{name}")
+            self.fields[f"psi_{name}"] = self.grid.zeros(
+                boundary=mirror | others, name=f"psi_{name}"
+            )
         for axis in matched:
             self.fields[f"zeta_{AXES[axis]}"] = self.grid.zeros(halo=0, name=f"zeta_{AXES[axis]}")
         self._profiles: tuple[da.Profile, ...] = ()
@@ -212,17 +214,8 @@ class WaveSolver(Solver):
         before = 0.0 if first else self._dt
         weight = 0.5 * dt * (dt + before)
         strengths = np.array([float(s.wavelet(self.time)) for s in self.config.sources])
-        stages, arrays = self._stages()
-        newest = da.iterate(
-            stages,
-            *arrays,
-            steps=steps,
-            keep=1.0 if first else dt / before,
-            weight=weight,
-            **self._scalars,
-        )
-        p, old = self.fields["p"], self.fields["old"]
-        self.fields["p"], self.fields["old"] = (p, old) if newest is p else (old, p)
+        keep = 1.0 if first else dt / before
+        self._run(steps, keep=keep, weight=weight)
         if len(self._sources):
             self._sources.add(self.fields["p"], weight * strengths)
         for _ in range(steps):
@@ -233,6 +226,19 @@ class WaveSolver(Solver):
         if self.step_count % self._measure_every == 0:
             largest = kernels.change(self.config.ndim)(self.fields["p"], self.fields["old"])
             self._measure(dt, [largest], [])
+
+    def _run(self, steps: int, **scalars: float) -> None:
+        """The kernels of some steps, after each of which p and old change places."""
+        stages, arrays = self._stages()
+        scalars |= self._scalars
+        p, old = arrays[:2]
+        if steps > 1:
+            da.iterate(stages, *arrays, steps=steps, **scalars)
+        else:  # to plan a loop takes longer than the step of a small grid
+            for kernel, positions in stages:
+                given = {name: scalars[name] for name in kernel.scalar_names}
+                kernel(*(arrays[position] for position in positions), **given)
+        self.fields["p"], self.fields["old"] = (old, p) if steps % 2 else (p, old)
 
     @property
     def _scalars(self) -> dict[str, float]:
