@@ -91,7 +91,7 @@ def test_a_standing_mode_has_the_discrete_frequency(options, numbers, order):
 
 
 def test_a_moving_start_and_steps_of_other_lengths():
-    """p = sin(w t) cos(k x) from its rate; steps of changing lengths stay first order in them."""
+    """From its rate, sin(w t) cos(k x); steps of changing lengths stay close to it."""
     wave = solver(
         cells=(64,), sides=rigid(1), order=8, initial_rate=lambda x: np.pi * np.cos(np.pi * x)
     )

@@ -161,10 +161,13 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def _is_whole(value: Any) -> bool:
+    """Whether a value is a whole number above 0."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
 def _require_cells(cells: Any) -> None:
-    whole = isinstance(cells, tuple) and all(
-        isinstance(n, Integral) and not isinstance(n, bool) and n >= 1 for n in cells
-    )
+    whole = isinstance(cells, tuple) and all(_is_whole(n) for n in cells)
     if not whole or not 1 <= len(cells) <= len(AXES):
         raise da.SolverError(
             f"A wave has one to three axes, received cells={cells!r}; give a tuple of one to three "
@@ -227,7 +230,7 @@ def _require_numbers(config: WaveConfig) -> None:
         )
     for name in ("width", "measure_every"):
         value = getattr(config, name)
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        if not _is_whole(value):
             raise da.SolverError(
                 f"'{name}' is a whole number of at least 1, received {value!r}; use 20."
             )

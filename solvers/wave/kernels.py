@@ -4,8 +4,8 @@ The equation is `p_tt / c^2 = lap p + s`. A leap-frog step from the times t - dt
 
     new = p + (dt / dt0) (p - old) + dt (dt + dt0) / 2 c^2 (lap p + s),
 
-for dt = dt0 the familiar `2 p - old + dt^2 c^2 (lap p + s)`. It is written over `old`, which is read
-at the cell itself alone, so that two arrays are all that a wave needs.
+for dt = dt0 the familiar `2 p - old + dt^2 c^2 (lap p + s)`. It is written over `old`, which is
+read at the cell itself alone, so that two arrays are all that a wave needs.
 
 In a layer of a convolutional perfectly matched layer the second derivative along its axis i becomes
 

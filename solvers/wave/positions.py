@@ -128,8 +128,10 @@ class Positions:
 
     def scale(self, factors: da.DistArray | float) -> None:
         """Multiply what is added to each cell by its own factor. Collective."""
-        given = isinstance(factors, da.DistArray)
-        self._factors = self._points.sample(factors, order=0) if given else factors
+        if isinstance(factors, da.DistArray):
+            self._factors = self._points.sample(factors, order=0)
+        else:
+            self._factors = factors
 
     def sample(self, p: da.DistArray) -> Floats:
         """The value at each point, on every rank. Collective."""

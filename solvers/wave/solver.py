@@ -83,8 +83,8 @@ class WaveSolver(Solver):
         least, self.speed = float(c.min()), float(c.max())
         if not (least > 0.0 and math.isfinite(self.speed)):
             raise da.SolverError(
-                f"The velocity is above 0 and finite everywhere, its values lie between {least} and "
-                f"{self.speed}; change it."
+                f"The velocity is above 0 and finite everywhere, its values lie between {least} "
+                f"and {self.speed}; change it."
             )
         self._medium = (c * c,)
 
@@ -139,7 +139,7 @@ class WaveSolver(Solver):
                 zip(config.cells, config.box, config.spacing, config.periodic_axes, strict=True)
             )
         ]
-        rule = {"kind": config.interpolation, "order": config.order}
+        rule: dict[str, Any] = {"kind": config.interpolation, "order": config.order}
         places = [source.position for source in config.sources]
         self._sources = Positions(self.grid, axes, places, **rule)
         self._sources.scale(self._medium[0] if self._medium else self._c2)
@@ -227,7 +227,7 @@ class WaveSolver(Solver):
             largest = kernels.change(self.config.ndim)(self.fields["p"], self.fields["old"])
             self._measure(dt, [largest], [])
 
-    def _run(self, steps: int, **scalars: float) -> None:
+    def _run(self, steps: int, **scalars: Any) -> None:
         """The kernels of some steps, after each of which p and old change places."""
         stages, arrays = self._stages()
         scalars |= self._scalars
