@@ -6,6 +6,7 @@
 - `series`         what a run writes while it goes on
 - `comparison`     computed values beside those of a reference
 - `running`        what all cases do: begin or go on, run, save, draw, compare
+- `plot`           pictures of fields of cells
 - `case`           a flow or problem with a name, as the command line runs it
 - `linear`         systems of equations by iteration: CG, pipelined CG, BiCGStab, Chebyshev
 - `multigrid`      elliptic equations by cycles over coarser grids
@@ -13,5 +14,7 @@
 - `poisson`        Poisson problems with exact solutions
 - `hyperbolic`     what solvers of hyperbolic equations share: limiters, reconstruction, time steps
 - `incompressible` Navier-Stokes of constant density: staggered grid, projection method
+- `advection`      linear transport
+- `burgers`        Burgers' equation, with and without viscosity
 - `__main__`       `python -m solvers list` and `python -m solvers CASE`
 """

@@ -1,0 +1,90 @@
+"""What linear transport is made of: a frozen description, checked when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import distarray as da
+from solvers.hyperbolic.config import BoxConfig, require_numbers
+from solvers.hyperbolic.reconstruction import RECONSTRUCTIONS, reconstruction
+
+#: A number, or a function of the coordinates (x[, y[, z]]).
+Field = float | Callable[..., Any]
+#: Names that `scheme` takes.
+SCHEMES = (*RECONSTRUCTIONS, "ctu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvectionConfig(BoxConfig):
+    """Transport of a density c, dc/dt + div(v c) = s, in a box of `BoxConfig`.
+
+    Parameters
+    ----------
+    velocity : tuple of (number or function f(x[, y[, z]]))
+        One entry per axis; functions are evaluated at the centres of the faces normal to the axis.
+        A constant density stays constant as far as the sum over the axes of the differences of
+        these values vanishes.
+    initial : number or function f(x[, y[, z]])
+        The density at the start, at the centres of the cells.
+    source : number or function f(x[, y[, z]])
+        What is added per volume and time.
+    scheme : str
+        One of `BoxConfig`, or "ctu": limited slopes that are carried along for half a time step,
+        across the corners of the cells too (`equation`); for a velocity that is the same
+        everywhere. One stage, second order, and stable up to a Courant number of 1 along each axis
+        (not for their sum).
+    positivity : bool
+        Whether the density, not negative at the start, is kept so (`equation`): where the source is
+        not negative, and with Courant numbers up to 1.
+
+    Raises
+    ------
+    SolverError
+        A value breaks one of these rules.
+    """
+
+    velocity: tuple[Field, ...]
+    initial: Field = 0.0
+    source: Field = 0.0
+    positivity: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise da.SolverError(
+                f"The scheme '{self.scheme}' is unknown; use one of {', '.join(SCHEMES)}."
+            )
+        reconstruction("muscl", self.limiter)
+        super().__post_init__()
+        require_numbers("A velocity", self.velocity, self.ndim)
+        require_numbers("A density at the start", (self.initial,), 1)
+        require_numbers("A source", (self.source,), 1)
+        if self.corners and self.varies:
+            raise da.SolverError(
+                "The scheme ctu is for a velocity of numbers, received a function; use muscl."
+            )
+        if self.corners and self.integrator not in ("auto", "euler"):
+            raise da.SolverError(
+                f"The scheme ctu has one stage, received integrator={self.integrator!r}; leave "
+                "it out."
+            )
+
+    @property
+    def corners(self) -> bool:
+        """Whether the scheme is "ctu"."""
+        return self.scheme == "ctu"
+
+    @property
+    def varies(self) -> bool:
+        """Whether the velocity is not the same everywhere."""
+        return any(map(callable, self.velocity))
+
+    @property
+    def limit(self) -> float:
+        limit = 1.0 if self.corners else super().limit
+        return min(limit, 1.0) if self.positivity else limit
+
+    @property
+    def reach(self) -> int:
+        return 2 if self.corners else super().reach

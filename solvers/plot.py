@@ -1,0 +1,76 @@
+"""Pictures of fields of cells: lines along one axis, images on two, the middle plane of three.
+Needs matplotlib (the extra `plot`), and only when a picture is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import distarray as da
+
+Picture = np.ndarray[Any, np.dtype[Any]]
+
+
+def draw(
+    grid: da.Grid,
+    fields: Mapping[str, da.DistArray],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    exact: Mapping[str, Picture] | None = None,
+) -> bool:
+    """Draw fields side by side; says whether matplotlib was there. Collective.
+
+    The picture is written by one rank. Without matplotlib nothing is drawn.
+
+    Parameters
+    ----------
+    grid : Grid
+    fields : mapping of str to DistArray
+        Values of its cells, without components.
+    title : str
+    exact : mapping of str to ndarray, optional
+        Values along the one axis, drawn as lines beneath.
+    """
+    planes = {name: _plane(u, grid) for name, u in fields.items()}
+    if not grid.is_root:
+        return True
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(5.5 * len(planes), 4.5), layout="constrained")
+    for place, (name, values) in enumerate(planes.items(), 1):
+        axes = figure.add_subplot(1, len(planes), place, xlabel=grid.axes[0], title=name)
+        if values.ndim == 1:
+            _line(axes, grid, values, (exact or {}).get(name))
+        else:
+            figure.colorbar(_image(axes, grid, values))
+    figure.suptitle(title)
+    figure.savefig(path, dpi=150)
+    return True
+
+
+def _plane(u: da.DistArray, grid: da.Grid) -> Any:
+    """The values as a host array on root, those of the middle plane where there are three axes."""
+    return (u[:, :, grid.shape[2] // 2] if grid.ndim == 3 else u).gather(root=0)
+
+
+def _line(axes: Any, grid: da.Grid, values: Picture, exact: Picture | None) -> None:
+    low, high = grid.bounds[0]
+    x = low + (np.arange(values.size) + 0.5) * (high - low) / values.size
+    if exact is not None:
+        axes.plot(x, exact, color="black", linewidth=0.8, label="exact")
+    axes.plot(x, values, "o", markersize=math.sqrt(600.0 / max(values.size, 24)), label="computed")
+    axes.legend()
+
+
+def _image(axes: Any, grid: da.Grid, values: Picture) -> Any:
+    axes.set_ylabel(grid.axes[1])
+    extent = [end for ends in grid.bounds[:2] for end in ends]
+    return axes.imshow(values.T, origin="lower", extent=extent, cmap="viridis")
