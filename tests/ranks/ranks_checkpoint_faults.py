@@ -95,7 +95,8 @@ def largest_file(size: int) -> Iterator[None]:
 
 def test_files_that_cannot_grow(folder: Path) -> None:
     for case in cases(folder):
-        for who in (None, 0, world.size - 1):
+        # Else ranks bring their short runs together, and not all of them write.
+        for who in (None, 0, world.size - 1) if "True" in case.folder.name else (None,):
             with largest_file(SIZE // 2) if who in (None, world.rank) else contextlib.nullcontext():
                 refused(da.FileError, str(case.path(2)), partial(case.save, 2))
             case.require(1)
