@@ -30,7 +30,7 @@ class ShallowWaterConfig:
     """Water over a bed, on one or two axes.
 
     Each side of an axis that is not periodic, "x-", "x+", "y-", "y+", is a wall that reflects,
-    unless it is named in `inflow` or `outflow`. Quantities have the units of `gravity`.
+    unless it is named in `inflow`, `outflow` or `uniform`. Quantities have the units of `gravity`.
 
     Parameters
     ----------
@@ -53,6 +53,9 @@ class ShallowWaterConfig:
         number or a function f(t, x[, y]).
     outflow : tuple of side
         Sides that let waves pass: the state beyond is that of the last cell.
+    uniform : tuple of side
+        Outflows down a slope: beyond them, besides, the bed goes on with its slope. (Beyond an
+        outflow it is flat, so that a lake with an open side may be at rest.)
     side_depth : mapping of side to depth
         The depth at an inflow (faster than waves) or at an outflow (slower than waves), a number
         or a function f(t, x[, y]).
@@ -96,6 +99,7 @@ class ShallowWaterConfig:
     periodic: bool | tuple[bool, ...] = False
     inflow: Mapping[str, tuple[SideValue, ...]] = field(default_factory=dict)
     outflow: tuple[str, ...] = ()
+    uniform: tuple[str, ...] = ()
     side_depth: Mapping[str, SideValue] = field(default_factory=dict)
     gravity: float = 9.81
     manning: float = 0.0
@@ -259,31 +263,33 @@ def _require_sides(config: ShallowWaterConfig) -> None:
                 f"'{name}' names sides and their values, received {getattr(config, name)!r}; give "
                 f"a dict."
             )
-    if not isinstance(config.outflow, tuple | list):
-        raise da.SolverError(
-            f"'outflow' is a tuple of sides, received {config.outflow!r}; write ('x+',) for one."
-        )
-    for side in (*config.inflow, *config.outflow, *config.side_depth):
+    for name in ("outflow", "uniform"):
+        if not isinstance(getattr(config, name), tuple | list):
+            raise da.SolverError(
+                f"'{name}' is a tuple of sides, received {getattr(config, name)!r}; write ('x+',) "
+                f"for one."
+            )
+    kinds: list[str] = [*config.inflow, *config.outflow, *config.uniform]
+    for side in (*kinds, *config.side_depth):
         if side not in config.sides:
             raise da.SolverError(
                 f"This box has the sides {', '.join(config.sides) or 'none'}, received '{side}'; "
                 f"name one of these."
             )
-    for side in config.outflow:
-        if side in config.inflow:
+        if kinds.count(side) > 1:
             raise da.SolverError(
-                f"A side is of one kind, received '{side}' in 'inflow' and in 'outflow'; name it "
-                f"once."
+                f"A side is of one kind, received '{side}' twice in 'inflow', 'outflow' and "
+                f"'uniform'; name it once."
             )
     for side, discharge in config.inflow.items():
         _require_per_axis(f"inflow['{side}']", discharge, config.ndim)
         for value in discharge:
             _require_value(f"inflow['{side}']", value)
     for side, depth in config.side_depth.items():
-        if side not in config.inflow and side not in config.outflow:
+        if side not in kinds:
             raise da.SolverError(
                 f"A depth is given where water enters or leaves, received one at '{side}'; name "
-                f"that side in 'inflow' or 'outflow', too."
+                f"that side in 'inflow', 'outflow' or 'uniform', too."
             )
         _require_value(f"side_depth['{side}']", depth)
         if _is_number(depth) and depth < 0.0:  # type: ignore[operator]

@@ -22,7 +22,7 @@ Depths stay positive whatever the waves do: see `_passed`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,13 +113,13 @@ class ShallowWater(Equation):
         def surface(k: int) -> Symbol:
             return depth(k) + b.shift(axis, n + k)
 
-        def speeds(k: int) -> list[Symbol]:
-            return [velocity(depth(k), p.shift(axis, n + k), thin) for p in q]
+        def speed(i: int) -> Callable[[int], Symbol]:
+            return lambda k: velocity(depth(k), q[i].shift(axis, n + k), thin)
 
         hl, hr = (np.maximum(value, 0.0) for value in faces(depth))
         el, er = faces(surface)
         order = [axis, *(i for i in range(len(q)) if i != axis)]  # the normal first
-        ul, ur = zip(*(faces(lambda k, i=i: speeds(k)[i]) for i in order), strict=True)
+        ul, ur = zip(*(faces(speed(i)) for i in order), strict=True)
         bed = np.maximum(el - hl, er - hr)
         wet_l, wet_r = np.maximum(el - bed, 0.0), np.maximum(er - bed, 0.0)
         mass, normal, *across = RIEMANN[self.riemann](wet_l, ul, wet_r, ur, g)
@@ -127,13 +127,15 @@ class ShallowWater(Equation):
         excess = 0.25 * g * ((wet_r - wet_l) * (wet_r + wet_l))
         out, into = [normal + excess, *across], [normal - excess, *across]
         back = [order.index(i) for i in range(len(order))]
-        shares = [_share(axis, depth(k), speeds(k), cell) for k in (-1, 0)]
+        shares = [
+            _share(axis, depth(k), [speed(i)(k) for i in range(len(q))], cell) for k in (-1, 0)
+        ]
         mass = _passed(mass, hl * shares[0], hr * shares[1])
         return Face(mass, [out[i] for i in back], [into[i] for i in back], (hl, hr), (el, er))
 
 
 def velocity(h: Symbol, q: Symbol, thin: Symbol) -> Symbol:
-    """q / h, but in water less than `thin` deep, where it goes to zero with h (desingularised:
+    """Q / h, but in water less than `thin` deep, where it goes to zero with h (desingularised:
     Chertock, A., Cui, S., Kurganov, A., Wu, T. (2015) Int. J. Numer. Meth. Fluids 78(6), 355-383).
     """
     square = h * h

@@ -126,7 +126,7 @@ class SteadyFlow:
     @property
     def critical(self) -> float:
         """The critical depth (q^2 / g)^(1/3)."""
-        return (self.discharge**2 / self.gravity) ** (1.0 / 3.0)
+        return math.pow(self.discharge**2 / self.gravity, 1.0 / 3.0)
 
     @property
     def crest_head(self) -> float:
@@ -143,7 +143,7 @@ class SteadyFlow:
 
     @property
     def regime(self) -> str:
-        """ "subcritical", "transcritical", or "jump" where a hydraulic jump follows the crest."""
+        """One of "subcritical", "transcritical", and "jump" where one follows the crest."""
         if self.depth is None:
             return "transcritical"
         return "subcritical" if self.end_head >= self.crest_head else "jump"
@@ -281,4 +281,4 @@ class SimpleWave:
 
 def normal_velocity(h: float, slope: float, manning: float) -> float:
     """Velocity of a wide flow of depth h down a slope: h^(2/3) sqrt(slope) / n. Local."""
-    return h ** (2.0 / 3.0) * math.sqrt(slope) / manning
+    return math.pow(h, 2.0 / 3.0) * math.sqrt(slope) / manning

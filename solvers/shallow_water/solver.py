@@ -1,7 +1,8 @@
 """Shallow water over a bed: waves, floods and shores on one or two axes.
 
     dh/dt + div(q) = 0
-    dq/dt + div(q q / h + g h^2 / 2) = -g h grad(b) + f (q_y, -q_x) - (g n^2 / h^(1/3) + c) |q| q / h^2
+    dq/dt + div(q q / h + g h^2 / 2) = -g h grad(b) + f (q_y, -q_x) - k |q| q,
+    k = (g n^2 / h^(1/3) + c) / h^2
 
 A conservation law of second order in space and time (`solvers.hyperbolic`) whose fluxes leave water
 at rest alone on any bed and never take more from a cell than it holds (`equation`). Rotation and
@@ -190,13 +191,15 @@ def _conditions(config: ShallowWaterConfig, name: str) -> dict[str, da.Condition
     found: dict[str, da.Condition] = {}
     for side in config.sides:
         axis = AXES.index(side[0])
-        if side not in config.inflow and side not in config.outflow:
+        if side not in (*config.inflow, *config.outflow, *config.uniform):
             signs = tuple(-1 if i == axis else 1 for i in range(config.ndim))
             found[side] = da.Symmetry(signs if name == "discharge" else 1)
         elif name == "discharge" and side in config.inflow:
             found[side] = da.Dirichlet(config.inflow[side])
         elif name == "depth" and side in config.side_depth:
             found[side] = da.Dirichlet(config.side_depth[side])
+        elif name == "bathymetry" and side not in config.outflow:
+            found[side] = da.Extrapolate(1)
         else:
             found[side] = da.Outflow()
     return found
