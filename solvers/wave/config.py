@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 import distarray as da
+from solvers.box import (
+    AXES,
+    Bounds,
+    Field,
+    is_number,
+    is_whole,
+    per_axis,
+    require_box,
+    require_cells,
+    require_choice,
+    require_field,
+    require_per_axis,
+    require_safety,
+    side_names,
+)
 from solvers.wave.coefficients import ORDERS
 from solvers.wave.positions import INTERPOLATIONS
 
-AXES = "xyz"
 #: What p does beyond a side, as the sign of its mirror.
 SIDES = {"absorbing": -1.0, "free": -1.0, "rigid": 1.0}
 ABSORBERS = ("cpml", "sponge")
-
-#: A number, an array over the cells of the box, or a function of the coordinates (x[, y[, z]]).
-Field = float | Callable[..., Any] | Any
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ class WaveConfig:
 
     cells: tuple[int, ...]
     velocity: Field = 1.0
-    bounds: tuple[tuple[float, float], ...] | None = None
+    bounds: Bounds | None = None
     periodic: bool | tuple[bool, ...] = False
     sides: Mapping[str, str] = field(default_factory=dict)
     absorber: str = "cpml"
@@ -104,11 +113,11 @@ class WaveConfig:
     ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        _require_cells(self.cells)
-        _require_box(self)
-        _require_choice("order", self.order, ORDERS)
-        _require_choice("absorber", self.absorber, ABSORBERS)
-        _require_choice("interpolation", self.interpolation, INTERPOLATIONS)
+        require_cells(self.cells)
+        require_box(self.periodic, self.box, self.ndim)
+        require_choice("order", self.order, ORDERS)
+        require_choice("absorber", self.absorber, ABSORBERS)
+        require_choice("interpolation", self.interpolation, INTERPOLATIONS)
         _require_numbers(self)
         _require_sides(self)
         _require_room(self)
@@ -119,15 +128,14 @@ class WaveConfig:
         return len(self.cells)
 
     @property
-    def box(self) -> tuple[tuple[float, float], ...]:
+    def box(self) -> Bounds:
         """The bounds of each axis."""
         return ((0.0, 1.0),) * self.ndim if self.bounds is None else self.bounds
 
     @property
     def periodic_axes(self) -> tuple[bool, ...]:
         """Whether each axis is periodic."""
-        same = isinstance(self.periodic, bool)
-        return (self.periodic,) * self.ndim if same else tuple(self.periodic)  # type: ignore[return-value, arg-type]
+        return per_axis(self.periodic, self.ndim)
 
     @property
     def spacing(self) -> tuple[float, ...]:
@@ -137,13 +145,8 @@ class WaveConfig:
     @property
     def kinds(self) -> dict[str, str]:
         """The kind of every side."""
-        names = [
-            AXES[axis] + end
-            for axis, wraps in enumerate(self.periodic_axes)
-            if not wraps
-            for end in "-+"
-        ]
-        return {name: self.sides.get(name, "absorbing") for name in names}
+        sides = side_names(self.periodic_axes)
+        return {side: self.sides.get(side, "absorbing") for side in sides}
 
     def absorbs(self, axis: int) -> tuple[bool, bool]:
         """Whether the low and the high side of an axis absorb."""
@@ -156,88 +159,25 @@ class WaveConfig:
         return low, high
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value is a finite real number."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_whole(value: Any) -> bool:
-    """Whether a value is a whole number above 0."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
-
-
-def _require_cells(cells: Any) -> None:
-    whole = isinstance(cells, tuple) and all(_is_whole(n) for n in cells)
-    if not whole or not 1 <= len(cells) <= len(AXES):
-        raise da.SolverError(
-            f"A wave has one to three axes, received cells={cells!r}; give a tuple of one to three "
-            "whole numbers above 0."
-        )
-
-
-def _require_box(config: WaveConfig) -> None:
-    if not isinstance(config.periodic, bool):
-        _require_per_axis("periodic", config.periodic, config.ndim)
-    _require_per_axis("bounds", config.box, config.ndim)
-    for limits in config.box:
-        if len(limits) != 2 or not all(map(is_number, limits)) or not limits[0] < limits[1]:
-            raise da.SolverError(
-                f"The bounds of an axis are (low, high) with low < high, received {limits!r}; "
-                "change them."
-            )
-
-
-def _require_per_axis(name: str, values: Any, ndim: int) -> None:
-    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != ndim:
-        raise da.SolverError(
-            f"'{name}' has one entry per axis, received {values!r} for {ndim} axes; give {ndim} in "
-            "a tuple."
-        )
-
-
-def _require_choice(name: str, value: Any, known: Sequence[Any]) -> None:
-    if isinstance(value, bool) or value not in known:
-        listed = ", ".join(map(repr, known))
-        raise da.SolverError(f"'{name}' is one of {listed}, received {value!r}; name one of them.")
-
-
 def _require_numbers(config: WaveConfig) -> None:
     for name in ("velocity", "initial", "initial_rate"):
-        value = getattr(config, name)
-        if callable(value):
-            continue
-        if isinstance(value, np.ndarray) and value.shape == config.cells:
-            if np.isfinite(value).all():
-                continue
-        elif is_number(value):
-            continue
-        raise da.SolverError(
-            f"'{name}' is a finite number, a function of the coordinates, or an array of them for "
-            f"the cells {config.cells}, received {_shown(value)}; give one of these."
-        )
+        require_field(name, getattr(config, name), config.cells)
     if not callable(config.velocity) and not np.min(config.velocity) > 0.0:
         raise da.SolverError(
             f"The velocity is above 0 everywhere, its least value is {np.min(config.velocity)}; "
             "change it."
         )
-    if not (is_number(config.safety) and 0.0 < config.safety <= 1.0):
-        raise da.SolverError(
-            f"The safety factor lies in (0, 1], received {config.safety!r}; 0.9 is usual."
-        )
+    require_safety(config.safety)
     if config.frequency is not None and not (is_number(config.frequency) and config.frequency > 0):
         raise da.SolverError(
             f"The frequency is a number above 0, received {config.frequency!r}; leave it out."
         )
     for name in ("width", "measure_every"):
         value = getattr(config, name)
-        if not _is_whole(value):
+        if not is_whole(value):
             raise da.SolverError(
                 f"'{name}' is a whole number of at least 1, received {value!r}; use 20."
             )
-
-
-def _shown(value: Any) -> str:
-    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
 
 
 def _require_sides(config: WaveConfig) -> None:
@@ -251,7 +191,7 @@ def _require_sides(config: WaveConfig) -> None:
                 f"This box has the sides {', '.join(config.kinds) or 'none'}, received {side!r}; "
                 "name one of these."
             )
-        _require_choice(f"sides[{side!r}]", kind, tuple(SIDES))
+        require_choice(f"sides[{side!r}]", kind, tuple(SIDES))
 
 
 def _require_room(config: WaveConfig) -> None:
@@ -285,7 +225,7 @@ def _require_points(config: WaveConfig) -> None:
 
 
 def _require_inside(what: str, position: Any, config: WaveConfig) -> None:
-    _require_per_axis(f"position of {what.lower()}", position, config.ndim)
+    require_per_axis(f"position of {what.lower()}", position, config.ndim)
     for x, (low, high), name in zip(position, config.box, AXES, strict=False):
         if not is_number(x) or not low <= x <= high:
             raise da.SolverError(

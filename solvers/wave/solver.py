@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 import distarray as da
-from solvers.base import Solver
+from solvers.box import AXES, field_of
+from solvers.even_steps import EvenSteps, require_step
 from solvers.wave import coefficients, kernels, layers
-from solvers.wave.config import AXES, SIDES, Field, WaveConfig
+from solvers.wave.config import SIDES, WaveConfig
 from solvers.wave.positions import Axis, Positions
 from solvers.wave.traces import Traces
 
 
-class WaveSolver(Solver):
+class WaveSolver(EvenSteps):
     """A wave described by a `WaveConfig`. Collective.
 
     Attributes
@@ -79,7 +80,7 @@ class WaveSolver(Solver):
             self.speed = float(velocity)
             self._c2 = self.speed * self.speed
             return
-        c = self._field(velocity, halo=0)
+        c = field_of(self.grid, velocity, halo=0)
         least, self.speed = float(c.min()), float(c.max())
         if not (least > 0.0 and math.isfinite(self.speed)):
             raise da.SolverError(
@@ -92,16 +93,9 @@ class WaveSolver(Solver):
         config = self.config
         boundary = {side: da.Symmetry(int(SIDES[kind])) for side, kind in config.kinds.items()}
         self.fields = {
-            "p": self._field(config.initial, boundary=boundary, name="p"),
-            "old": self._field(config.initial_rate, boundary=boundary, name="old"),
+            "p": field_of(self.grid, config.initial, boundary=boundary, name="p"),
+            "old": field_of(self.grid, config.initial_rate, boundary=boundary, name="old"),
         }
-
-    def _field(self, value: Field, **options: Any) -> da.DistArray:
-        if callable(value):
-            return self.grid.from_function(value, **options)
-        found = self.grid.empty(**options)
-        found[...] = value
-        return found
 
     def _make_layers(self) -> None:
         """The arrays of layers, and the step: kernels and positions of their arrays."""
@@ -161,18 +155,6 @@ class WaveSolver(Solver):
         symbol = coefficients.largest(self.config.order)
         return 2.0 / (self.speed * math.sqrt(sum(symbol / h**2 for h in self.config.spacing)))
 
-    def _limit(self, speeds: Sequence[float]) -> float:
-        return self._time_step or self.stable_dt()
-
-    def _next(self, until: float | None) -> tuple[float, float]:
-        """Steps of one length, of which a whole number lead to `until`: leap-frog conserves energy
-        for these alone, and traces have one spacing.
-        """
-        if self._time_step is None and until is not None:
-            left = until - self.time
-            self._time_step = left / max(math.ceil(left / self.stable_dt() - 1e-9), 1)
-        return super()._next(until)
-
     def step(self, dt: float) -> None:
         """Advance by one time step. Collective.
 
@@ -191,11 +173,7 @@ class WaveSolver(Solver):
         SolverError
             The time step is not above 0, or beyond the limit of stability.
         """
-        if not 0.0 < dt <= 1.000001 * self.limit:
-            raise da.SolverError(
-                f"A time step of order {self.config.order} lies between 0 and {self.limit:.6g} "
-                f"here, received dt={dt!r}; use stable_dt()."
-            )
+        require_step(f"order {self.config.order}", dt, self.limit)
         self._renew_layers(dt)
         alone = not len(self._sources) and not len(self._receivers)
         done = 0

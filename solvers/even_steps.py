@@ -1,0 +1,32 @@
+"""Solvers whose runs take steps of one length, as their time step does not follow the state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import distarray as da
+from solvers.base import Solver
+
+
+class EvenSteps(Solver):
+    """A `Solver` whose run reaches its end by a whole number of steps of one length, at most
+    `stable_dt()`: schemes of several steps keep their order, what depends on the step is built
+    once, and records have one spacing.
+    """
+
+    def _limit(self, speeds: Sequence[float]) -> float:
+        return self._time_step or self.stable_dt()
+
+    def _next(self, until: float | None) -> tuple[float, float]:
+        if self._time_step is None and until is not None:
+            left = until - self.time
+            self._time_step = left / max(math.ceil(left / self.stable_dt() - 1e-9), 1)
+        return super()._next(until)
+
+
+def require_step(what: str, dt: float, limit: float) -> None:
+    """Refuse a time step that is not above 0, or beyond the limit of stability. Local."""
+    if not 0.0 < dt <= 1.000001 * limit:
+        rule = "is above 0" if limit == math.inf else f"lies between 0 and {limit:.6g} here"
+        raise da.SolverError(f"A time step of {what} {rule}, received dt={dt!r}; use stable_dt().")
