@@ -107,7 +107,11 @@ class BoxConfig:
     @property
     def conditions(self) -> dict[str, Any]:
         """The condition of every side that has one."""
-        named = dict(self.boundary)
+        return self.completed(self.boundary)
+
+    def completed(self, boundary: Mapping[str, Any]) -> dict[str, Any]:
+        """These conditions, and `da.Outflow` on the sides that are left."""
+        named = dict(boundary)
         for axis, wraps in zip(AXES, self.periodic_axes, strict=False):
             for side in () if wraps or axis in named else (axis + "-", axis + "+"):
                 named.setdefault(side, da.Outflow())

@@ -1,0 +1,58 @@
+"""What a problem of Burgers' equation is made of: a frozen description, checked when it is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import distarray as da
+from solvers.hyperbolic.config import BoxConfig, require_numbers
+
+#: A number, or a function of the coordinates (x[, y[, z]]).
+Field = float | Callable[..., Any]
+#: Names of the velocity along each axis.
+COMPONENTS = "uvw"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BurgersConfig(BoxConfig):
+    """Burgers' equation, du/dt + (u . grad) u = nu lap u, in a box of `BoxConfig`.
+
+    Parameters
+    ----------
+    viscosity : float
+        nu, in length^2 / time; 0 for the inviscid equation, whose shocks then are those that
+        entropy permits.
+    initial : tuple of (number or function f(x[, y[, z]]))
+        The velocity at the start, one entry per axis, at the centres of the cells.
+    boundary : mapping of component and side to condition
+        As in `BoxConfig`, or per component: {"u": {"x-": ...}, "v": {...}}.
+
+    Raises
+    ------
+    SolverError
+        A value breaks one of these rules.
+    """
+
+    viscosity: float = 0.0
+    initial: tuple[Field, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_numbers("A velocity at the start", self.initial, self.ndim)
+        if not 0.0 <= self.viscosity < math.inf:
+            raise da.SolverError(
+                f"A viscosity is at least 0, received {self.viscosity}; give 0 for none."
+            )
+
+    @property
+    def limit(self) -> float:
+        # Above 1 what diffuses would not be stable.
+        return min(super().limit, 1.0)
+
+    def conditions_of(self, component: str) -> dict[str, Any]:
+        """The condition of every side of the velocity along one axis."""
+        common = {side: c for side, c in self.boundary.items() if side not in COMPONENTS}
+        return self.completed(self.boundary.get(component, common))
