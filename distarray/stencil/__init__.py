@@ -16,6 +16,9 @@ coverage     which points a kernel computes on one rank
 launch       what executors share
 partials     fused reductions of the reference executor
 evaluate     the reference executor, NumPy
+patterns     which values are those of a neighbouring point
+sharing      which of them are computed once
+stages       a kernel that keeps them
 printing     one node as C text
 codegen      whole kernels as C text, with the modules that it names
 cuda         whole kernels as CUDA text

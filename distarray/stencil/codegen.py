@@ -13,13 +13,15 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from distarray.stencil import accumulators, preamble
+from distarray.stencil import accumulators, preamble, stages
 from distarray.stencil.accumulators import Accumulator
 from distarray.stencil.analysis import roots
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Program, walk
 from distarray.stencil.frame import Frame, Table
 from distarray.stencil.loops import Loops
+from distarray.stencil.staged import StagedFrame, StagedLoops
+from distarray.stencil.stages import Staged
 from distarray.stencil.writing import Lines, identifier, words
 
 _PARAMETERS = (
@@ -44,21 +46,26 @@ def source(program: Program) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def generate(program: Program, *, aliased: bool = False) -> Code:
-    """The C text of a kernel; `aliased` if two of its parameters may be one array.
+def generate(program: Program, *, aliased: bool = False, staged: bool = True) -> Code:
+    """The C text of a kernel; `aliased` if two of its parameters may be one array, and `staged` if
+    it may keep values (see `sharing`).
 
     Equal programs give the same object.
     """
-    return _Writer(program, aliased).code()
+    return _Writer(program, aliased, stages.of_program(program) if staged else None).code()
 
 
 class _Writer:
-    def __init__(self, program: Program, aliased: bool) -> None:
+    def __init__(self, program: Program, aliased: bool, staged: Staged | None) -> None:
         self._program = program
         self._frame = Frame(program, aliased=aliased)
         self._symbol = identifier(f"kernel_{program.name}")
         self._accumulators = accumulators.of_program(program)
         self._outputs = len(program.stores) + len(program.reductions)
+        self._whole: Loops | None = None
+        if staged is not None:
+            self._frame = frame = StagedFrame(program, staged, aliased=aliased)
+            self._whole = StagedLoops(frame, self._accumulators, staged)
 
     def code(self) -> Code:
         lines = self._function(masked=False)
@@ -83,7 +90,8 @@ class _Writer:
         return any(as_dtype(node.dtype).kind == "c" for node in nodes)
 
     def _function(self, *, masked: bool) -> list[str]:
-        inner = Loops(self._frame, self._accumulators, masked=masked).write()
+        loops = None if masked else self._whole
+        inner = (loops or Loops(self._frame, self._accumulators, masked=masked)).write()
         text = Lines()
         if masked:
             text.add("__attribute__((cold))")

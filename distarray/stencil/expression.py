@@ -79,6 +79,17 @@ class Read(Expression):
 
 
 @dataclass(frozen=True, eq=False)
+class Shared(Expression):
+    """A value that a stage of the kernel has kept (see `stages`), `steps` points beyond this one.
+
+    No traced program holds any.
+    """
+
+    number: int
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Index(Expression):
     """Global index of this point along an axis (int64), wrapped on a periodic axis."""
 

@@ -8,7 +8,7 @@ collected by the vectorised loop and then added.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from distarray.stencil import printing
 from distarray.stencil.accumulators import CHUNKS, STRIP, Accumulator
@@ -20,14 +20,15 @@ from distarray.stencil.printing import Text
 from distarray.stencil.writing import Lines, words
 
 #: Points below which threads cost more than they save.
-_PARALLEL_POINTS = 32768
+PARALLEL_POINTS = 32768
 #: Bytes of all planes of a block of rows, and its least rows.
 _BLOCK_BYTES, _LEAST_ROWS = 1 << 19, 8
 _PLANES_AXES = 3
 _BLOCK = ("block", "block_end")
+_CHUNK = ("chunk_begin", "chunk_end")
 
 
-class _StripPoint(Point):
+class StripPoint(Point):
     """A point whose values of reductions are put into strips."""
 
     def collect(self, number: int, value: Text, *, masked: bool) -> list[str]:
@@ -53,7 +54,7 @@ class Loops:
 
     def write(self) -> list[str]:
         """The lines of the loops."""
-        writer = _StripPoint(self._frame, self._accumulators)
+        writer = StripPoint(self._frame, self._accumulators)
         before, point = ([], writer.masked()) if self._masked else writer.whole()
         before = before or [[] for _ in range(self._frame.ndim)]
         rows = list(self._frame.row_declarations(words(point)))
@@ -100,15 +101,25 @@ class Loops:
     def _share(self, directive: str) -> None:
         """Divide the next loop among threads if it is worth it."""
         points = " * ".join(f"({loop}_end - {loop}_begin)" for loop in self._frame.loops)
-        self._text.add(f"#pragma omp {directive} if ({points} > {_PARALLEL_POINTS})")
+        self._text.add(f"#pragma omp {directive} if ({points} > {PARALLEL_POINTS})")
 
     def _loop(self, axis: int, begin: str = "", end: str = "") -> None:
         loop = self._frame.loops[axis]
         begin, end = begin or f"{loop}_begin", end or f"{loop}_end"
         self._text.open(f"for (int64_t {loop} = {begin}; {loop} < {end}; {loop}++)")
 
-    def _line(self, begin: str, end: str, point: list[str], *, shared: bool = False) -> None:
-        """The innermost loop, over all points or over those of one colour."""
+    def _line(
+        self,
+        begin: str,
+        end: str,
+        point: list[str],
+        *,
+        shared: bool = False,
+        places: bool = True,
+    ) -> None:
+        """The innermost loop, over all points or over those of one colour; `places` if values are
+        collected.
+        """
         text, loop = self._text, self._frame.loops[-1]
         if self._program.colours > 1:
             sum_of_others = " + ".join([*self._frame.loops[:-1], begin])
@@ -123,7 +134,7 @@ class Loops:
             text.add(f"const int64_t {loop} = first + 2 * place;")
         else:
             text.open(f"for (int64_t {loop} = {begin}; {loop} < {end}; {loop}++)")
-            if self._accumulators and not self._masked:
+            if self._accumulators and places and not self._masked:
                 text.add(f"const int64_t place = {loop} - {begin};")
         text.add(*point)
         text.close()
@@ -131,9 +142,16 @@ class Loops:
     # ---- reductions
 
     def _chunks(self, before: list[list[str]], point: list[str]) -> None:
+        loop = self._frame.loops[0]
+        self._text.add(f"const int64_t extent = {loop}_end - {loop}_begin;")
+        self._text.add(f"const int64_t chunks = extent < {CHUNKS} ? extent : {CHUNKS};")
+        self._over_chunks(lambda parts: self._chunk(before, point, parts))
+
+    def _over_chunks(self, write: Callable[[list[str]], None]) -> None:
+        """What `write` adds, for each of `chunks` parts of the first axis, whose accumulators it is
+        handed.
+        """
         text, loop = self._text, self._frame.loops[0]
-        text.add(f"const int64_t extent = {loop}_end - {loop}_begin;")
-        text.add(f"const int64_t chunks = extent < {CHUNKS} ? extent : {CHUNKS};")
         parts = [f"part{number}" for number in range(len(self._accumulators))]
         for part, a in zip(parts, self._accumulators, strict=True):
             text.add(f"{a.c_type} {part}[{CHUNKS}][{a.length}];")
@@ -141,8 +159,13 @@ class Loops:
         text.open("for (int64_t chunk = 0; chunk < chunks; chunk++)")
         for part, a in zip(parts, self._accumulators, strict=True):
             text.add(a.clear(f"{part}[chunk]"))
-        self._chunk(before, point, parts)
+        begin = f"{loop}_begin + extent * chunk / chunks"
+        end = f"{loop}_begin + extent * (chunk + 1) / chunks"
+        text.add(f"const int64_t chunk_begin = {begin};", f"const int64_t chunk_end = {end};")
+        write(parts)
         text.close()
+        if not parts:
+            return
         text.open("for (int64_t chunk = 0; chunk < chunks; chunk++)")
         for number, (part, a) in enumerate(zip(parts, self._accumulators, strict=True)):
             text.add(*a.merge(f"(({a.c_type} *)results[{number}])", f"{part}[chunk]"))
@@ -150,17 +173,14 @@ class Loops:
 
     def _chunk(self, before: list[list[str]], point: list[str], parts: list[str]) -> None:
         """Loops over the points of one chunk of the first axis."""
-        first, inner = self._frame.loops[0], self._frame.loops[-1]
-        begin = f"{first}_begin + extent * chunk / chunks"
-        end = f"{first}_begin + extent * (chunk + 1) / chunks"
+        inner = self._frame.loops[-1]
         if self._last == 0:
-            self._text.add(f"const int64_t chunk_begin = {begin}, chunk_end = {end};")
-            self._strips("chunk_begin", "chunk_end", point, parts)
+            self._strips(*_CHUNK, point, parts)
             return
         blocked = self._open_blocks()
         for axis in range(self._last):
-            bounds = (begin, end) if axis == 0 else _BLOCK if blocked and axis == 1 else ()
-            self._loop(axis, *bounds)
+            bounds = _BLOCK if blocked and axis == 1 else ()
+            self._loop(axis, *(_CHUNK if axis == 0 else bounds))
             self._text.add(*before[axis + 1])
         self._strips(f"{inner}_begin", f"{inner}_end", point, parts)
         self._text.close(self._last + blocked)

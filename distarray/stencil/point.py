@@ -11,19 +11,27 @@ from distarray.stencil import printing
 from distarray.stencil.accumulators import Accumulator
 from distarray.stencil.body import Body
 from distarray.stencil.calls import as_dtype
+from distarray.stencil.expression import Program
 from distarray.stencil.frame import Frame
 from distarray.stencil.printing import Text
 from distarray.stencil.writing import Lines
 
 
 class Point(ABC):
-    """The lines for one point; `flat` if no assignment is to stand outside the innermost loop."""
+    """The lines for one point; `flat` if no assignment is to stand outside the innermost loop, and
+    `program` if values are others than those of the frame's program.
+    """
 
     def __init__(
-        self, frame: Frame, accumulators: Sequence[Accumulator], *, flat: bool = False
+        self,
+        frame: Frame,
+        accumulators: Sequence[Accumulator],
+        *,
+        flat: bool = False,
+        program: Program | None = None,
     ) -> None:
         self._frame = frame
-        self._program = frame.program
+        self._program = program or frame.program
         self._accumulators = accumulators
         self._flat = flat
 

@@ -164,6 +164,18 @@ static void add_NAME_N(T *total, const T *x, int64_t n) {
     total[1] = nan[l] != 0 ? 1 : total[1];
   }
 }"""
+_THREADS = """\
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+static int64_t thread_count(int64_t most) {
+#ifdef _OPENMP
+  const int64_t count = omp_get_max_threads();
+  return count < most ? count : most;
+#else
+  return most < 1 ? most : 1;
+#endif
+}"""
 _WIDTHS = ("8", "16", "32", "64")
 _FLOATS = {"float32": ("float", "f"), "float64": ("double", "")}
 
@@ -181,6 +193,8 @@ def text(words: frozenset[str], *, exact_products: bool) -> str:
     parts += [found for word in sorted(words) if (found := helper(word)) is not None]
     if "hidden_zero" in words:
         parts.append("static const volatile int64_t hidden_zero = 0;")
+    if "thread_count" in words:
+        parts.append(_THREADS)
     if "exact_add" in words:
         parts.append(C_HELPERS)
     return "\n".join(parts)

@@ -50,7 +50,7 @@ class Lines:
 
     def open(self, line: str) -> None:
         """Begin a block."""
-        self.add(line + " {")
+        self.add(f"{line} {{" if line else "{")
         self.depth += 1
 
     def close(self, blocks: int = 1) -> None:
