@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Self
 
 from distarray.array import DistArray
 from distarray.comm.base import Communicator
-from distarray.errors import FileError, shown
+from distarray.errors import CommunicationError, FileError, shown
 from distarray.grid import Grid
 from distarray.io import place, preemption
 from distarray.io.agreement import agreed
@@ -31,6 +31,8 @@ from distarray.io.snapshot import Snapshot, load
 from distarray.io.write import WritePlan, begin_save
 
 _LIST = "latest"
+#: Of integers of 64 bits.
+_LARGEST = 2**63 - 1
 _NAME = re.compile(r"checkpoint_(\d{10,})\.h5")
 
 
@@ -111,7 +113,11 @@ class Checkpointer:
         self._interval: int | None = None  # the multiple of `every` reached by the call before
         self._made = False  # whether the folder was there at an earlier save
         self._closed = False
+        self._settings = {
+            "every": every, "keep": keep, "background": background, "allow_nan": allow_nan
+        }  # fmt: skip
         self._agreement = preemption.Agreement()
+        self._heard = 0, True  # what `_read` gives where nothing was told since
         self._underway: BackgroundWrite | None = None
         self._copies = Copies()
 
@@ -131,6 +137,9 @@ class Checkpointer:
             As `save`; or the step is negative, the state holds NaN, the folder was removed or the
             checkpointer is closed; or the checkpoint before could not be written in the background.
             The same on all ranks; checkpoints from before are as they were.
+        CommunicationError
+            Ranks give different steps, or made the checkpointer with different settings: on each
+            rank in this call if a checkpoint is due there, else in its next. Nothing is written.
         SystemExit
             After a signal, with code 75; the checkpoint is written.
         """
@@ -142,13 +151,13 @@ class Checkpointer:
         communicator = _communicator(arrays)
         preemption.watch(self)
         received = self._hear()
+        self._tell(communicator, step)
         if due or received:
+            self._heard = self._read()[0], True
             self._complete()
             self._write(communicator, arrays, step, time, attrs, wait=bool(received))
         if received:
             self._leave(communicator, received, step)
-        busy = self._underway is not None and self._underway.busy()
-        self._agreement.begin(communicator, [preemption.noted(), busy])
         return due
 
     def _hear(self) -> int:
@@ -156,10 +165,44 @@ class Checkpointer:
 
         If all threads were ready then, what is under way goes on.
         """
-        received, busy = self._agreement.read() or (0, True)
+        received, busy = self._read()
+        self._heard = 0, True
         if self._underway is not None and not busy:
             self._advance(self._underway)
         return received
+
+    def _tell(self, communicator: Communicator, step: int) -> None:
+        """Begin to tell other ranks what they `_read` in this call, if a checkpoint is due, or in
+        the next. Collective.
+        """
+        busy = self._underway is not None and self._underway.busy()
+        same = [min(int(value), _LARGEST) for value in (step, *self._settings.values())]
+        self._agreement.begin(
+            communicator, [preemption.noted(), busy, *same, *(-value for value in same)]
+        )
+
+    def _read(self) -> tuple[int, bool]:
+        """The signal that a rank had noted when ranks told one another, and whether the thread of
+        one was at work. Local, once all have told.
+
+        Raises
+        ------
+        CommunicationError
+            Ranks gave different steps or settings. The same on all that read.
+        """
+        found = self._agreement.read()
+        if found is None:
+            return self._heard
+        received, busy, *limits = found
+        names = ["step", *self._settings]
+        for k, name in enumerate(names):
+            low, high = -limits[len(names) + k], limits[k]
+            if low != high:
+                raise CommunicationError(
+                    f"{name} of a Checkpointer differs between ranks, from {low} to {high}; pass "
+                    "the same on all ranks."
+                )
+        return received, bool(busy)
 
     def _write(
         self,
@@ -319,7 +362,7 @@ class Checkpointer:
                 f"A checkpoint needs a step that is an integer of at least 0, "
                 f"received {number_text(step)}."
             )
-        if step >= 2**63:
+        if step > _LARGEST:
             raise FileError(f"step must fit into 64 bits, received {number_text(step)}.")
         interval, before = int(step) // self.every, self._interval
         self._interval = interval

@@ -156,3 +156,31 @@ def until_refused(checkpoints: da.Checkpointer, arrays: Any) -> Callable[[], Non
             checkpoints.save(arrays, step=21)
 
     return call
+
+
+def test_steps_and_settings_that_differ(folder: Path) -> None:
+    """A rank for which a checkpoint is due learns of it at once, the others in their next call."""
+    if world.size == 1:
+        return
+    u, last = field(da.Grid((23, 17)), 1.0), world.rank == world.size - 1
+    cases: list[tuple[dict[str, Any], int, str]] = [
+        ({"every": 1 if last else 2}, 1, "every, from 1 to 2"),
+        ({"every": 3 if last else 2}, 6, "every, from 2 to 3"),
+        ({"every": 10}, 10 if last else 9, "step, from 9 to 10"),
+        ({"every": 10}, 3 if last else 4, "step, from 3 to 4"),
+        ({"every": 1, "keep": 2 + last}, 1, "keep, from 2 to 3"),
+        ({"every": 1, "background": last}, 1, "background, from 0 to 1"),
+        ({"every": 1, "allow_nan": last}, 1, "allow_nan, from 0 to 1"),
+    ]
+    for options, step, text in cases:
+        checkpoints = da.Checkpointer(folder, **options)
+
+        def save_twice(checkpoints: da.Checkpointer = checkpoints, step: int = step) -> None:
+            if not checkpoints.save({"u": u}, step=step):
+                checkpoints.save({"u": u}, step=step)
+
+        name, values = text.split(",")
+        message = f"{name} of a Checkpointer differs between ranks,{values}; pass the same on all"
+        refused(da.CommunicationError, message, save_twice)
+        assert not list(folder.iterdir())
+        checkpoints.close()
