@@ -1,9 +1,10 @@
-"""What the rank tests of flows share: the state after some steps, and its comparison with that of
+"""What the rank tests of solvers share: the state after some steps, and its comparison with that of
 one rank.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -15,23 +16,24 @@ from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
 MOST = 4
 
 
-def state(config: IncompressibleConfig, steps: int, **options: Any) -> dict[str, Any]:
+def state(
+    config: Any, steps: int, solver: Any = IncompressibleSolver, **options: Any
+) -> dict[str, Any]:
     """Bytes of all fields, and the numbers of a run, after some steps. Collective."""
-    flow = IncompressibleSolver(config, **options)
+    flow = solver(config, **options)
     flow.run(max_steps=steps)
-    values: dict[str, Any] = {
-        name: u.gather().tobytes()  # type: ignore[union-attr]
-        for name, u in flow.fields.items()
-    }
+    values: dict[str, Any] = {name: u.gather().tobytes() for name, u in flow.fields.items()}
     return values | {"time": flow.time, "residual": flow.residual, "scalars": flow.scalars()}
 
 
-def alone(config: IncompressibleConfig, steps: int, **options: Any) -> dict[str, Any]:
+def alone(
+    config: Any, steps: int, solver: Any = IncompressibleSolver, **options: Any
+) -> dict[str, Any]:
     """The state of a run on the root alone, on every rank. Collective."""
     world = MPI.COMM_WORLD
     found = None
     if world.Get_rank() == 0:
-        found = state(config, steps, comm=MPI.COMM_SELF, **options)
+        found = state(config, steps, solver, comm=MPI.COMM_SELF, **options)
     return world.bcast(found, root=0)  # type: ignore[no-any-return]
 
 
@@ -39,7 +41,7 @@ def replaced(config: IncompressibleConfig, **changes: Any) -> IncompressibleConf
     return IncompressibleConfig(**{**vars(config), **changes})
 
 
-def process_grids(config: IncompressibleConfig) -> list[tuple[int, ...]]:
+def process_grids(config: Any) -> list[tuple[int, ...]]:
     """Up to `MOST` ways to cut a flow into as many blocks as there are ranks."""
     size, cells = MPI.COMM_WORLD.Get_size(), config.cells
     found = [
@@ -62,9 +64,10 @@ def _cuts(size: int, ndim: int) -> list[tuple[int, ...]]:
     ]
 
 
-def compare(config: IncompressibleConfig, steps: int = 8) -> None:
+def compare(config: Any, steps: int = 8, solver: Any = IncompressibleSolver) -> None:
     """Require the bits of one rank on the default process grid and on others. Collective."""
-    expected = alone(config, steps)
-    assert state(config, steps) == expected
+    expected = alone(config, steps, solver)
+    assert state(config, steps, solver) == expected
     for ranks in process_grids(config):
-        assert state(replaced(config, ranks=ranks), steps) == expected, ranks
+        chosen = dataclasses.replace(config, ranks=ranks)
+        assert state(chosen, steps, solver) == expected, ranks

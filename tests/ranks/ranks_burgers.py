@@ -1,0 +1,22 @@
+"""Burgers' equation, with its automatic time step, gives the same bits on any ranks."""
+
+import numpy as np
+
+from solvers.burgers import BurgersConfig, BurgersSolver
+from tests.ranks.flow_states import compare
+
+RANKS = (1, 2, 3, 4, 8)
+
+WAVES = BurgersConfig(
+    cells=(19, 16),
+    periodic=(True, False),
+    viscosity=0.002,
+    initial=(
+        lambda x, y: 0.3 + np.sin(2 * np.pi * x) * np.cos(3 * y),
+        lambda x, y: np.cos(2 * np.pi * x) - y,
+    ),
+)
+
+
+def test_waves_have_the_same_bits():
+    compare(WAVES, 10, BurgersSolver)
