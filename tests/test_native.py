@@ -60,7 +60,8 @@ def test_allocated_rows_are_zero_contiguous_and_start_a_cache_line(components, s
     if memory.size:
         rows = memory.reshape(-1, shape[-1]) if memory.ndim == 1 else memory[..., 0].ravel()
         assert rows.size
-        assert memory.ctypes.data % 64 == 0
+        begin = halo[-1] * memory.itemsize if components else 0  # of the owned part, or the halo
+        assert (memory.ctypes.data + begin) % 64 == 0
         assert all(stride % 64 == 0 for stride in memory.strides[:-1])
 
 
@@ -76,6 +77,14 @@ def test_planes_of_powers_of_two_do_not_start_at_one_place_of_a_page():
     assert all(1024 <= stride % 4096 <= 3072 for stride in strides[:2])
     assert strides[2] // 64 % 2 == 1
     assert math.prod((4, 256, 256, 256)) * 8 * 1.1 > strides[0] * 4
+
+
+@pytest.mark.parametrize("shape", [(98, 98, 98), (66, 66, 66), (130, 130, 130), (258, 258)])
+def test_many_components_start_all_over_a_page(shape):
+    stride = padded_strides((19,), shape, 8)[0]
+    lines = sorted(number * stride % 4096 // 64 for number in range(19))
+    apart = np.diff([*lines, lines[0] + 64])
+    assert apart.min() >= 2  # of 64 / 19 = 3.4 on the average
 
 
 def test_buffer_is_writable_and_aligned():

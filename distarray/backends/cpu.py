@@ -28,6 +28,8 @@ WAY = 4096  # bytes after which addresses share a set of the first-level cache
 #: Lines between the starts of successive allocations, modulo a page: odd, so that arrays take all
 #: positions in turn.
 _STAGGER = 27
+#: Cache lines in a golden share of a page.
+_GOLDEN = 25
 _allocations = itertools.count()
 
 
@@ -81,7 +83,9 @@ class CpuBackend:
         """Zeroed memory for one block, shape components + shape; see `Backend.allocate`. Local.
 
         The halo, not the owned part, starts a cache line: then the copy of a periodic face along
-        the last axis touches two lines a row instead of three.
+        the last axis touches two lines a row instead of three. Where there are components the owned
+        part does: kernels write many of them at each point, and vectors that straddle lines cost
+        more than the copies.
         """
         dtype = np.dtype(dtype)
         strides = padded_strides(components, shape, dtype.itemsize)
@@ -91,8 +95,10 @@ class CpuBackend:
             if math.prod(full)
             else 0
         )
-        raw: HostArray = np.zeros(span + LINE + WAY, np.uint8)
+        raw: HostArray = np.zeros(span + 2 * LINE + WAY, np.uint8)
         place = (next(_allocations) * _STAGGER * LINE) % WAY
+        if components and shape:
+            place += -halo[-1] * dtype.itemsize % LINE
         offset = place + -raw.ctypes.data % LINE
         return np.ndarray(full, dtype, buffer=raw, offset=offset, strides=strides)
 
@@ -175,19 +181,31 @@ def padded_strides(
 
     Rows fill whole cache lines, an odd number of them; planes and components are kept from starting
     at the same position modulo a page, where a store delays the loads of another plane and few sets
-    hold them all.
+    hold them all. Of components there may be many: they spread over all of a page.
     """
     full = components + shape
     strides = [itemsize]
     for position, extent in enumerate(reversed(full[1:])):
         pitch = strides[-1] * extent
-        strides.append(_odd_lines(pitch) if position == 0 else _off_page(pitch))
+        if position == 0:
+            strides.append(_odd_lines(pitch))
+        elif position < len(shape) - 1:
+            strides.append(_off_page(pitch))
+        else:
+            strides.append(_spread(pitch))
     return tuple(reversed(strides)) if full else ()
 
 
 def _odd_lines(nbytes: int) -> int:
     lines = -(-nbytes // LINE)
     return LINE * (lines + 1 - lines % 2 if lines > 4 else max(lines, 1))
+
+
+def _spread(nbytes: int) -> int:
+    """The next size by whose multiples places in a page differ, whatever their number: a golden
+    share of a page beyond whole pages. Small components stay as they are.
+    """
+    return nbytes if nbytes < 4 * WAY else nbytes + (_GOLDEN * LINE - nbytes) % WAY
 
 
 def _off_page(nbytes: int) -> int:
