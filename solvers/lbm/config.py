@@ -24,9 +24,10 @@ class LatticeConfig:
 
     All is in physical units of length and time. The time step follows from the Mach number: with
     cells of width h, `time_step = mach h / (sqrt(3) speed)`, since the speed of sound is
-    1 / sqrt(3) cells per step. Hence the relaxation time `tau = 1/2 + 3 viscosity time_step / h^2`. Errors of
-    compressibility are of the order of `mach^2`; where h and `mach` are halved together (diffusive
-    scaling, tau stays), the error of the velocity falls with h^2. Pressures are per density.
+    1 / sqrt(3) cells per step. Hence the relaxation time is `tau = 1/2 + 3 viscosity time_step /
+    h^2` steps. Errors of compressibility are of the order of `mach^2`; where h and `mach` are
+    halved together (diffusive scaling, tau stays), the error of the velocity falls with h^2.
+    Pressures are per density.
 
     For units of the lattice give `bounds` of (0, cells), `mach` and `speed = mach / sqrt(3)`: then
     h and the time step are 1 and `viscosity = (tau - 1/2) / 3`.

@@ -130,10 +130,7 @@ class LatticeSolver(Solver):
         of the fluid at rest. The first step and each `measure_every`-th are measured.
         """
         unit = self.config.spacing ** (self.config.ndim + 1) / self.config.time_step**2
-        return {
-            name: tuple(unit * float(value) for value in values)
-            for name, values in self._on.items()
-        }
+        return {name: tuple(unit * float(f) for f in found) for name, found in self._on.items()}
 
     def scalars(self) -> dict[str, float]:
         """Mass (density 1 at rest), momentum, kinetic energy per volume, and the forces."""
