@@ -1,8 +1,8 @@
 """The kernels of diffusion, for any number of axes.
 
-Through the face between two cells goes `-k (difference of u) / h`, k the diffusivity there, which is
-one number for each axis or an array on the faces normal to it. Both cells use the same bits of it:
-what one loses the other gains.
+Through the face between two cells goes `-k (difference of u) / h`, k the diffusivity there, which
+is one number for each axis or an array on the faces normal to it. Both cells use the same bits of
+it: what one loses the other gains.
 
 Symbols: u the field, q source, k diffusivities, r reciprocal of the spacing along an axis.
 """
@@ -89,8 +89,8 @@ def rate(form: Form) -> da.StencilKernel:
 
 @functools.cache
 def residual(form: Form, count: int) -> da.StencilKernel:
-    """`out = div(k grad u) + q + sum_j w_j f_j`, so many f: what is left of a stage's equation where
-    u is the guess.
+    """`out = div(k grad u) + q + sum_j w_j f_j`, so many f: what is left of a stage's equation
+    where u is the guess.
     """
 
     def body(arrays: Symbols, **scalars: Symbol) -> None:
