@@ -17,6 +17,7 @@ launch       what executors share
 partials     fused reductions of the reference executor
 evaluate     the reference executor, NumPy
 patterns     which values are those of a neighbouring point
+schedule     the stages that keep some of them
 sharing      which of them are computed once
 stages       a kernel that keeps them
 printing     one node as C text

@@ -22,7 +22,7 @@ from distarray.stencil import sharing
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Expression, Program, Shared, intern
 from distarray.stencil.patterns import Pattern, Patterns, Position
-from distarray.stencil.sharing import Kept, Stage
+from distarray.stencil.schedule import Kept, Placed, Schedule, Stage
 
 
 @dataclass(frozen=True)
@@ -66,30 +66,30 @@ def of_program(program: Program) -> Staged | None:
 
 
 class _Builder:
-    def __init__(self, program: Program, patterns: Patterns, stages: tuple[Stage, ...]) -> None:
+    def __init__(self, program: Program, patterns: Patterns, schedule: Schedule) -> None:
         self._program = program
         self._patterns = patterns
-        self._stages = stages
-        self._kept = {one.pattern: one for stage in stages for one in stage.kept}
-        self._numbers = {pattern: number for number, pattern in enumerate(self._kept)}
+        self._schedule = schedule
+        self._numbers = {pattern: number for number, pattern in enumerate(schedule.found)}
         self._order = {pattern: number for number, pattern in enumerate(patterns.all)}
 
     def staged(self) -> Staged:
-        *others, update = self._stages
-        buffers = tuple(map(self._buffer, self._kept.values()))
-        return Staged(buffers, tuple(map(self._loop, others)), self._update(update))
+        update, *others = self._schedule.stages
+        buffers = (self._buffer(*one) for one in self._schedule.found.items())
+        loops = map(self._loop, reversed(others))
+        return Staged(tuple(buffers), tuple(loops), self._update(update))
+
+    def _buffer(self, pattern: Pattern, one: Kept) -> Buffer:
+        depth = 1
+        if self._program.ndim > 1:
+            ahead = [stage.span[0] + _steps(one, place)[0] for stage, place in one.reads]
+            depth += one.span[0] - min(ahead)
+        return Buffer(as_dtype(pattern.node.dtype), depth, one.span)
 
     def _loop(self, stage: Stage) -> Loop:
         made = self._expressions(stage)
-        values = ((self._numbers[one.pattern], made[one.pattern, one.low]) for one in stage.kept)
+        values = ((self._numbers[root[0]], made[root]) for root in stage.roots)
         return Loop(stage.span, tuple(values))
-
-    def _buffer(self, one: Kept) -> Buffer:
-        depth = 1
-        if self._program.ndim > 1:
-            ahead = [stage.span[0] + self._steps(one, p)[0] for stage, p in one.reads]
-            depth += one.span[0] - min(ahead)
-        return Buffer(as_dtype(one.pattern.node.dtype), depth, one.span)
 
     def _update(self, stage: Stage) -> Program:
         """The program with its values in terms of what is kept."""
@@ -103,21 +103,21 @@ class _Builder:
         reductions = tuple(replace(r, value=value(r.value)) for r in program.reductions)
         return replace(program, stores=stores, reductions=reductions)
 
-    def _expressions(self, stage: Stage) -> Mapping[tuple[Pattern, Position], Expression]:
+    def _expressions(self, stage: Stage) -> Mapping[Placed, Expression]:
         """The expressions of a stage, at one of its points."""
-        made: dict[tuple[Pattern, Position], Expression] = {}
-        met = sharing.visited(stage, self._kept)
+        kept, found = self._schedule.kept, self._schedule.found
+        made: dict[Placed, Expression] = {}
+        met = Stage(stage.span, stage.roots, stage.own).met(stage.roots, kept)
         for pattern, position in sorted(met, key=lambda one: self._order[one[0]]):
-            if sharing.is_read(stage, pattern, self._kept):
-                steps = self._steps(self._kept[pattern], position)
-                made[pattern, position] = intern(
-                    Shared, pattern.node.dtype, self._numbers[pattern], steps
-                )
+            if stage.reads(pattern, kept):
+                steps, number = _steps(found[pattern], position), self._numbers[pattern]
+                made[pattern, position] = intern(Shared, pattern.node.dtype, number, steps)
             else:
                 operands = [made[operand] for operand in pattern.at(position)]
                 made[pattern, position] = self._patterns.shifted(pattern, position, operands)
         return made
 
-    def _steps(self, one: Kept, position: Position) -> tuple[int, ...]:
-        """From the point of a stage to where the buffer has the value at a position."""
-        return tuple((p or 0) - (low or 0) for p, low in zip(position, one.low, strict=True))
+
+def _steps(one: Kept, position: Position) -> tuple[int, ...]:
+    """From the point of a stage to where the buffer has the value at a position."""
+    return tuple((p or 0) - (low or 0) for p, low in zip(position, one.low, strict=True))
