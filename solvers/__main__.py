@@ -11,10 +11,14 @@ from typing import Any
 
 import distarray as da
 from solvers.case import Case, Options
+from solvers.diffusion.cases import CASES as DIFFUSION
 from solvers.incompressible.cases import CASES as FLOWS
+from solvers.lbm.cases import CASES as LATTICE
 from solvers.poisson.cases import CASES as POISSON
+from solvers.shallow_water.cases import CASES as SHALLOW_WATER
+from solvers.wave.cases import CASES as WAVES
 
-CASES: tuple[Case, ...] = (*FLOWS, *POISSON)
+CASES: tuple[Case, ...] = (*FLOWS, *POISSON, *LATTICE, *DIFFUSION, *WAVES, *SHALLOW_WATER)
 
 #: Options of the command line that not all cases read, by their attributes of `case.Options`.
 SOME: dict[str, dict[str, Any]] = {

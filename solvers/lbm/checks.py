@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import distarray as da
-from solvers.incompressible.checks import is_number, require_cells, require_per_axis, require_value
-from solvers.incompressible.metrics import AXES
+from solvers.box import AXES, is_number, is_whole, require_box, require_cells, require_per_axis
 from solvers.lbm.collision import collision
 
 if TYPE_CHECKING:
@@ -40,13 +38,16 @@ def require_sound(config: LatticeConfig) -> None:
 
 
 def _require_shape(config: LatticeConfig) -> None:
-    if not isinstance(config.periodic, bool):
-        require_per_axis("periodic", config.periodic, config.ndim)
-    for name in ("bounds", "initial", "force", "ranks"):
+    if len(config.cells) == 1:
+        raise da.SolverError(
+            f"A lattice has two or three axes, received cells={config.cells}; give more numbers."
+        )
+    require_box(config.periodic, config.box, config.ndim)
+    for name in ("initial", "force", "ranks"):
         if getattr(config, name) is not None:
             require_per_axis(name, getattr(config, name), config.ndim)
     widths = [(hi - lo) / n for (lo, hi), n in zip(config.box, config.cells, strict=True)]
-    if min(widths) <= 0.0 or max(widths) > min(widths) * (1.0 + _CUBIC):
+    if max(widths) > min(widths) * (1.0 + _CUBIC):
         raise da.SolverError(
             f"Cells of a lattice are cubes, received widths of "
             f"{', '.join(f'{w:g}' for w in widths)} (cells={config.cells}, bounds={config.box}); "
@@ -85,11 +86,10 @@ def _require_numbers(config: LatticeConfig) -> None:
             f"The relaxation time tau = 1/2 + 3 viscosity time_step / h^2 is above 1/2, received "
             f"viscosity={config.viscosity}, by which tau={config.tau}; give a larger viscosity."
         )
-    every = config.measure_every
-    if not isinstance(every, Integral) or isinstance(every, bool) or every < 1:
+    if not is_whole(config.measure_every):
         raise da.SolverError(
-            f"Measurements are at least 1 step apart, received measure_every={every!r}; give a "
-            f"whole number of steps."
+            f"Measurements are at least 1 step apart, received "
+            f"measure_every={config.measure_every!r}; give a whole number of steps."
         )
 
 
@@ -119,7 +119,7 @@ def _require_velocities(config: LatticeConfig) -> None:
             name = f"{kind}['{side}']"
             require_per_axis(name, velocity, config.ndim)
             for value in velocity:
-                require_value("A velocity", name, value)
+                _require_value(name, value)
             _require_slow(name, velocity, config.speed)
     for side, velocity in config.walls.items():
         _require_wall(side, velocity)
@@ -130,12 +130,20 @@ def _require_velocities(config: LatticeConfig) -> None:
                 f"'{side}'; give 0.0 for that of the fluid at rest."
             )
     for value in (*(config.initial or ()), config.pressure):
-        require_value("A start", "initial or pressure", value)
+        _require_value("initial or pressure", value)
     for value in config.force or ():
         if not is_number(value):
             raise da.SolverError(
                 f"The force is a finite number for each axis, received {value!r}; give numbers."
             )
+
+
+def _require_value(name: str, value: Any) -> None:
+    if not callable(value) and not is_number(value):
+        raise da.SolverError(
+            f"Velocities and pressures are finite numbers or functions, received {value!r} in "
+            f"{name}; give one of them."
+        )
 
 
 def _require_wall(side: str, velocity: Sequence[Any]) -> None:

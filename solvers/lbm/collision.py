@@ -102,6 +102,23 @@ def pushed(state: State) -> Values:
     return [u + inverse * g for u, g in zip(state.velocity, state.force, strict=True)]
 
 
+def of_stress(lattice: Lattice, stress: dict[tuple[int, int], Any]) -> list[Any]:
+    """Deviations from an equilibrium with these moments of second order (the upper triangle), and
+    no others.
+    """
+    axes = range(lattice.ndim)
+    trace = SOUND * sum((stress[a, a] for a in axes[1:]), stress[0, 0])
+    found = [-4.5 * lattice.weights[0] * trace]
+    for i, _ in lattice.pairs:
+        c = lattice.velocities[i]
+        both = -trace
+        for (a, b), value in stress.items():
+            if c[a] * c[b]:
+                both = both + (1.0 if a == b else 2.0) * c[a] * c[b] * value
+        found += [4.5 * lattice.weights[i] * both] * 2
+    return found
+
+
 def odd_rate(omega: float, magic: float) -> float:
     """The rate of odd parts with `(1 / omega - 1 / 2) (1 / odd - 1 / 2) = magic`."""
     return 1.0 / (0.5 + magic / (1.0 / omega - 0.5))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from solvers.incompressible.metrics import AXES, side_names
+from solvers.box import AXES, per_axis, side_names
 from solvers.lbm import checks
 from solvers.lbm.collision import MAGIC, odd_rate
 from solvers.lbm.lattice import Lattice, lattice
@@ -116,9 +116,7 @@ class LatticeConfig:
     @property
     def periodic_axes(self) -> tuple[bool, ...]:
         """Whether each axis is periodic."""
-        if isinstance(self.periodic, bool):
-            return (self.periodic,) * self.ndim
-        return tuple(self.periodic)
+        return per_axis(self.periodic, self.ndim)
 
     @property
     def sides(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.lbm.collision import Collision, State, pushed, state_of
+from solvers.lbm.collision import Collision, State, of_stress, pushed, state_of
 from solvers.lbm.lattice import Lattice
 
 Velocity = tuple[float, ...]
@@ -147,23 +147,30 @@ class _Step:
 def start(
     lattice: Lattice, collision: Collision, force: Velocity | None, walled: bool
 ) -> da.StencilKernel:
-    """`kernel(excess, velocity, f)`, with walls `kernel(excess, velocity, links, f)`: populations
-    in equilibrium; none that differ from rest in solid cells. Local.
+    """`kernel(excess, velocity, f, tau=)`, with walls `kernel(excess, velocity, links, f, tau=)`:
+    populations of a flow with this density less 1 and this velocity, in equilibrium but for the
+    stress that its gradients cause, `-(tau - 1) / 3 (du_a/dx_b + du_b/dx_a)` after a collision;
+    none that differ from rest in solid cells. Local.
     """
 
-    def run(excess: Any, velocity: Any, links: Any, f: Any) -> None:
-        here = (0,) * lattice.ndim
-        u = [velocity[axis][here] for axis in range(lattice.ndim)]
+    def run(excess: Any, velocity: Any, links: Any, f: Any, tau: Any) -> None:
+        here, axes = (0,) * lattice.ndim, range(lattice.ndim)
+        u = [velocity[axis][here] for axis in axes]
         state = State(excess[here], 1.0 + excess[here], u, u, force)
-        values = collision.equilibrium(lattice, state.excess, pushed(state))
-        for i, value in enumerate(values):
+        share = (-1.0 / 6.0) * (tau - 1.0) * state.density
+        slopes = {(a, b): _difference(velocity[b], a) for a in axes for b in axes}
+        stress = {(a, b): share * (slopes[a, b] + slopes[b, a]) for a in axes for b in axes[a:]}
+        calm = collision.equilibrium(lattice, state.excess, pushed(state))
+        moved = of_stress(lattice, stress)
+        for i in range(lattice.size):
+            value = calm[i] + moved[i]
             f[i][here] = value if links is None else da.where(links[0][here] & 1 != 0, 0.0, value)
 
-    def periodic(excess: Any, velocity: Any, f: Any) -> None:
-        run(excess, velocity, None, f)
+    def periodic(excess: Any, velocity: Any, f: Any, *, tau: Any) -> None:
+        run(excess, velocity, None, f, tau)
 
-    def with_walls(excess: Any, velocity: Any, links: Any, f: Any) -> None:
-        run(excess, velocity, links, f)
+    def with_walls(excess: Any, velocity: Any, links: Any, f: Any, *, tau: Any) -> None:
+        run(excess, velocity, links, f, tau)
 
     return da.stencil(with_walls if walled else periodic)
 
@@ -217,6 +224,11 @@ def _found(lattice: Lattice, force: Velocity | None, f: Any, links: Any) -> Stat
     if force is not None and links is not None:
         acting = [da.where(links[0][here] & 1 != 0, 0.0, g) for g in force]
     return state_of(lattice, [f[i][here] for i in range(lattice.size)], acting, part=-0.5)
+
+
+def _difference(u: Any, axis: int) -> Any:
+    """Central difference of a scalar, twice the slope."""
+    return u.shift(axis, 1) - u.shift(axis, -1)
 
 
 def dot(one: Sequence[float], other: Sequence[float]) -> float:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import distarray as da
-from solvers.lbm.collision import SOUND, State, collision, pushed, state_of
+from solvers.lbm.collision import SOUND, State, collision, of_stress, pushed, state_of
 from solvers.lbm.config import LatticeConfig, axis_of
-from solvers.lbm.lattice import Lattice
 
 
 def conditions(config: LatticeConfig, grid: da.Grid) -> dict[str, da.Condition]:
@@ -97,23 +96,9 @@ def _write(
     excess, velocity = choose(state)
     chosen = State(excess, 1.0 + excess, velocity, velocity, force)
     filled = equilibrium(lattice, excess, pushed(chosen))
-    stress = _regular(lattice, [a - b for a, b in zip(near, rest, strict=True)])
+    parts = {i: near[i] - rest[i] + (near[o] - rest[o]) for i, o in lattice.pairs}
+    axes = range(lattice.ndim)
+    moments = {(a, b): lattice.moment(parts, (a, b)) for a in axes for b in axes[a:]}
+    stress = of_stress(lattice, moments)
     for i in range(lattice.size):
         f[i][layer] = filled[i] + stress[i]
-
-
-def _regular(lattice: Lattice, parts: list[Any]) -> list[Any]:
-    """What is left of deviations from an equilibrium if they have moments of second order alone."""
-    sums = {i: parts[i] + parts[o] for i, o in lattice.pairs}
-    axes = range(lattice.ndim)
-    stress = {(a, b): lattice.moment(sums, (a, b)) for a in axes for b in axes[a:]}
-    trace = SOUND * sum((stress[a, a] for a in axes[1:]), stress[0, 0])
-    found = [-4.5 * lattice.weights[0] * trace]
-    for i, _ in lattice.pairs:
-        c = lattice.velocities[i]
-        both = -trace
-        for (a, b), value in stress.items():
-            if c[a] * c[b]:
-                both = both + (1.0 if a == b else 2.0) * c[a] * c[b] * value
-        found += [4.5 * lattice.weights[i] * both] * 2
-    return found

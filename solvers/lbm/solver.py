@@ -17,6 +17,7 @@ import numpy as np
 
 import distarray as da
 from solvers.base import Solver
+from solvers.box import AXES
 from solvers.lbm import kernels
 from solvers.lbm.collision import SOUND, collision
 from solvers.lbm.config import LatticeConfig
@@ -25,7 +26,6 @@ from solvers.lbm.surfaces import surfaces
 
 #: Mach number above which a flow that runs is no longer trusted.
 _FASTEST = 0.5
-_AXES = "xyz"
 
 
 class LatticeSolver(Solver):
@@ -52,6 +52,7 @@ class LatticeSolver(Solver):
     def __init__(self, config: LatticeConfig, *, comm: Any = None, device: str = "auto") -> None:
         super().__init__(measure_every=config.measure_every)
         self.config = config
+        self._dt, self._rates = config.time_step, config.rates
         self.grid = da.Grid(
             config.cells,
             bounds=list(config.box),
@@ -88,14 +89,13 @@ class LatticeSolver(Solver):
         SolverError
             Another time step than that of the configuration.
         """
-        fixed = self.config.time_step
+        fixed = self._dt
         if dt is not None and abs(dt - fixed) > 1e-9 * fixed:
             raise da.SolverError(
                 f"The time step of a lattice is fixed at {fixed:.9g} by mach and speed, received "
                 f"dt={dt}; give that, or another mach."
             )
-        f, new = self.fields["populations"], self._target
-        rates = self.config.rates
+        f, new, rates = self.fields["populations"], self._target, self._rates
         if self._due():
             change, square, *sums = self._measuring(f, new, *self._links, time=self.time, **rates)
             self._measure(fixed, [change], [square])
@@ -140,11 +140,11 @@ class LatticeSolver(Solver):
         )
         cell, speed = config.spacing**config.ndim, config.unit_speed
         found = {"mass": cell * (excess + self._fluid_cells)}
-        for axis, value in zip(_AXES, momentum, strict=False):
+        for axis, value in zip(AXES, momentum, strict=False):
             found[f"momentum_{axis}"] = cell * speed * value
         found["energy"] = speed**2 * energy / self._fluid_cells
         for name, force in self.forces().items():
-            found |= {f"force_{name}_{axis}": f for axis, f in zip(_AXES, force, strict=False)}
+            found |= {f"force_{name}_{axis}": f for axis, f in zip(AXES, force, strict=False)}
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -178,13 +178,15 @@ class LatticeSolver(Solver):
             self._fluid_cells -= int(da.where(solid > 0, 1, 0).sum())
 
     def _start(self) -> None:
-        """Populations in equilibrium with the velocity and the pressure at the start."""
+        """Populations of the velocity and the pressure at the start."""
         config = self.config
         excess = self._field(config.pressure, 1.0 / (SOUND * config.unit_speed**2))
-        velocity = self.grid.zeros(config.dtype, components=(config.ndim,))
+        around = {side: da.Outflow() for side in config.sides}
+        velocity = self.grid.zeros(config.dtype, components=(config.ndim,), boundary=around)
         for axis, value in enumerate(config.initial or ()):
             velocity[axis][...] = self._field(value, 1.0 / config.unit_speed)
-        self._starting(excess, velocity, *self._links, self.fields["populations"])
+        populations = self.fields["populations"]
+        self._starting(excess, velocity, *self._links, populations, tau=config.tau)
 
     def _field(self, value: Any, factor: float) -> da.DistArray:
         if not callable(value):
@@ -222,11 +224,10 @@ class LatticeSolver(Solver):
 
     def _next(self, until: float | None) -> tuple[float, float]:
         """The fixed time step; the end lies on the first step that is not before it."""
-        dt = self.config.time_step
-        return dt, (self.step_count + 1) * dt
+        return self._dt, (self.step_count + 1) * self._dt
 
     def _done(self, until: float | None, steady: float | None, last: int | None) -> bool:
-        end = None if until is None else until - 1e-6 * self.config.time_step
+        end = None if until is None else until - 1e-6 * self._dt
         return super()._done(end, steady, last)
 
     def _attributes(self) -> dict[str, Any]:
