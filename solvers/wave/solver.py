@@ -269,6 +269,10 @@ class WaveSolver(EvenSteps):
 
     # ---- what is measured
 
+    def velocity(self) -> da.DistArray:
+        """The velocity in the cells. Collective."""
+        return field_of(self.grid, self.config.velocity, name="velocity")
+
     def energy(self) -> float:
         """The energy that leap-frog conserves, between the last two times. Collective; the same
         bits on any ranks.

@@ -1,0 +1,78 @@
+"""Pictures of what receivers recorded. Needs matplotlib (the extra `plot`), and only when a picture
+is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from solvers.wave.solver import WaveSolver
+from solvers.wave.traces import Floats, Traces
+
+#: The largest pressures are drawn alike from this quantile on, so that reflections are seen.
+_CLIP = 0.98
+
+
+def shot_record(wave: WaveSolver, path: str | os.PathLike[str]) -> bool:
+    """Draw the velocity, the pressure now and the shot record of a wave on two axes, the second of
+    which is depth; says whether matplotlib was there. Collective.
+    """
+    panels: dict[str, Any] = {
+        "velocity": wave.velocity().gather(root=0),
+        "pressure": wave.fields["p"].gather(root=0),
+    }
+    if not wave.grid.is_root:
+        return True
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(13.0, 5.5), layout="constrained")
+    (left, right), (top, bottom) = wave.grid.bounds
+    for place, (name, values) in enumerate(panels.items()):
+        axes = figure.add_subplot(2, 2, 1 + 2 * place, xlabel="x", ylabel="depth", title=name)
+        options = _grey(values) if place else {"cmap": "viridis"}
+        image = axes.imshow(values.T, extent=(left, right, bottom, top), aspect="auto", **options)
+        figure.colorbar(image, ax=axes)
+        axes.plot(*zip(*wave.traces.positions, strict=True), "v", color="white", markersize=2)
+        for source in wave.config.sources:
+            axes.plot(*source.position, "*", color="red")
+    _record(figure.add_subplot(1, 2, 2), wave.traces)
+    figure.suptitle(f"{' x '.join(map(str, wave.config.cells))} cells, time {wave.time:.4g}")
+    figure.savefig(path, dpi=150)
+    return True
+
+
+def _grey(values: Floats) -> dict[str, Any]:
+    largest = float(np.quantile(abs(values), _CLIP)) or 1.0
+    return {"cmap": "gray", "vmin": -largest, "vmax": largest}
+
+
+def _record(axes: Any, traces: Traces) -> None:
+    places = [position[0] for position in traces.positions]
+    extent = (places[0], places[-1], traces.times[-1], traces.times[0])
+    axes.imshow(traces.values, extent=extent, aspect="auto", **_grey(traces.values))
+    axes.set(xlabel="x of the receiver", ylabel="time", title="shot record")
+
+
+def traces(wave: WaveSolver, exact: Sequence[Floats], path: str | os.PathLike[str]) -> bool:
+    """Draw each trace over the exact one; says whether matplotlib was there. Collective."""
+    if not wave.grid.is_root:
+        return True
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    times, found = wave.traces.times, wave.traces.values
+    figure = Figure(figsize=(8.0, 2.5 * len(exact)), layout="constrained")
+    for number, values in enumerate(exact):
+        axes = figure.add_subplot(len(exact), 1, 1 + number, xlabel="time", ylabel="pressure")
+        axes.plot(times, values, color="black", linewidth=0.8, label="exact")
+        axes.plot(times, found[:, number], "--", label="computed")
+        axes.legend(title=f"receiver {number}")
+    figure.savefig(path, dpi=150)
+    return True
