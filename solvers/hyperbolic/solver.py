@@ -132,7 +132,7 @@ class ConservationLaw(Solver):
             raise da.SolverError(
                 f"A time step is finite and above 0, received dt={dt}; give another one."
             )
-        measured = self._run_stage(0, dt)
+        measured = self._first_stage(dt)
         speed = self._read_speed()
         if dt * speed > self._most * _ROUNDING:
             raise da.SolverError(
@@ -145,12 +145,12 @@ class ConservationLaw(Solver):
 
     def _advance(self, until: float | None) -> float:
         dt, time = self._next(until)
-        measured = self._run_stage(0, dt)
+        measured = self._first_stage(dt)
         speed = self._read_speed()
         if dt * speed > min(SLACK * self._courant, self._most) * _ROUNDING:
             dt = self._limit([speed])
             time = self.time + dt
-            measured = self._run_stage(0, dt)
+            measured = self._first_stage(dt)
         self._finish(dt, speed, measured)
         self.time = time
         return dt
@@ -165,9 +165,10 @@ class ConservationLaw(Solver):
             )
         return self._courant / speeds[0]
 
-    def _begin_speed(self) -> None:
+    def _begin_speed(self) -> tuple[float, list[Any], list[Any]]:
         """Start to look for the largest speed of the fields as they are."""
         self._underway = 1.0, [], [self._look()]
+        return self._underway
 
     def _look(self) -> Any:
         """The largest speed of the fields as they are, pending; renews what is derived of them."""
@@ -177,9 +178,7 @@ class ConservationLaw(Solver):
 
     def _read_speed(self) -> float:
         """The largest speed of the state, and the residual of the step that made it. Waits."""
-        if self._underway is None:
-            self._begin_speed()
-        dt, changes, speeds = self._underway or (1.0, [], [])
+        dt, changes, speeds = self._underway or self._begin_speed()
         found = [float(value) for value in [*speeds, *changes]]
         if not all(map(math.isfinite, found)):
             raise da.SolverError(
@@ -196,6 +195,11 @@ class ConservationLaw(Solver):
             self._look()
 
     # ---- stages
+
+    def _first_stage(self, dt: float) -> Any:
+        if self._underway is None:
+            self._begin_speed()
+        return self._run_stage(0, dt)
 
     def _run_stage(self, number: int, dt: float) -> Any:
         """One stage; the last one returns the largest speed and change, pending."""
