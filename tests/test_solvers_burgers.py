@@ -192,7 +192,7 @@ def test_exchanged_axes_give_exchanged_bits():
     ("options", "text"),
     [
         ({"viscosity": -0.1}, r"viscosity is at least 0, received -0\.1"),
-        ({"initial": ()}, "one entry for each of 1, received 0"),
+        ({"initial": ()}, "'initial' has one entry per axis, received"),
         ({"scheme": "eno"}, "'eno' is unknown; use one of constant"),
         ({"courant": 2.0}, r"above 0 and at most 1, received courant=2\.0"),
     ],

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import distarray as da
-from solvers.hyperbolic.config import BoxConfig, require_numbers
+from solvers.box import Field, is_number, require_choice, require_field, require_per_axis
+from solvers.hyperbolic.config import BoxConfig
 from solvers.hyperbolic.reconstruction import RECONSTRUCTIONS, reconstruction
 
 #: A number, or a function of the coordinates (x[, y[, z]]).
-Field = float | Callable[..., Any]
+Velocity = float | Callable[..., Any]
 #: Names that `scheme` takes.
 SCHEMES = (*RECONSTRUCTIONS, "ctu")
 
@@ -26,9 +27,9 @@ class AdvectionConfig(BoxConfig):
         One entry per axis; functions are evaluated at the centres of the faces normal to the axis.
         A constant density stays constant as far as the sum over the axes of the differences of
         these values vanishes.
-    initial : number or function f(x[, y[, z]])
+    initial : number, array over the cells or function f(x[, y[, z]])
         The density at the start, at the centres of the cells.
-    source : number or function f(x[, y[, z]])
+    source : number, array over the cells or function f(x[, y[, z]])
         What is added per volume and time.
     scheme : str
         One of `BoxConfig`, or "ctu": limited slopes that are carried along for half a time step,
@@ -45,21 +46,24 @@ class AdvectionConfig(BoxConfig):
         A value breaks one of these rules.
     """
 
-    velocity: tuple[Field, ...]
+    velocity: tuple[Velocity, ...]
     initial: Field = 0.0
     source: Field = 0.0
     positivity: bool = False
 
     def __post_init__(self) -> None:
-        if self.scheme not in SCHEMES:
-            raise da.SolverError(
-                f"The scheme '{self.scheme}' is unknown; use one of {', '.join(SCHEMES)}."
-            )
+        require_choice("scheme", self.scheme, SCHEMES)
         reconstruction("muscl", self.limiter)
         super().__post_init__()
-        require_numbers("A velocity", self.velocity, self.ndim)
-        require_numbers("A density at the start", (self.initial,), 1)
-        require_numbers("A source", (self.source,), 1)
+        require_per_axis("velocity", self.velocity, self.ndim)
+        for speed in self.velocity:
+            if not (callable(speed) or is_number(speed)):
+                raise da.SolverError(
+                    "A velocity is a finite number or a function of the coordinates along each "
+                    f"axis, received {speed!r}; give one of these."
+                )
+        require_field("initial", self.initial, self.cells)
+        require_field("source", self.source, self.cells)
         if self.corners and self.varies:
             raise da.SolverError(
                 "The scheme ctu is for a velocity of numbers, received a function; use muscl."

@@ -9,8 +9,9 @@ import numpy as np
 import distarray as da
 from solvers.advection.config import AdvectionConfig
 from solvers.advection.equation import Transport
+from solvers.box import is_number
 from solvers.hyperbolic import ConservationLaw
-from solvers.hyperbolic.config import field_of
+from solvers.hyperbolic.config import finite_field
 from solvers.hyperbolic.kernels import AXES
 
 
@@ -35,7 +36,7 @@ class AdvectionSolver(ConservationLaw):
 
     def __init__(self, config: AdvectionConfig, *, comm: Any = None, device: str = "auto") -> None:
         grid = config.grid(comm, device)
-        density = field_of(
+        density = finite_field(
             grid, config.initial, dtype=config.dtype, boundary=config.conditions, name="c"
         )
         if config.positivity and float(density.min()) < 0.0:
@@ -43,10 +44,10 @@ class AdvectionSolver(ConservationLaw):
                 "A density that is kept from becoming negative is not so at the start, received "
                 f"{float(density.min()):.6g}; change initial."
             )
-        fed = callable(config.source) or config.source != 0.0
+        fed = not (is_number(config.source) and config.source == 0.0)
         arrays = _velocity(grid, config) if config.varies else []
         if fed:
-            arrays.append(field_of(grid, config.source, dtype=config.dtype, name="source"))
+            arrays.append(finite_field(grid, config.source, dtype=config.dtype, name="source"))
         speeds = [v for v in config.velocity if not callable(v)] if not config.varies else []
         equation = Transport(
             scheme=config.scheme,
@@ -80,6 +81,6 @@ def _velocity(grid: da.Grid, config: AdvectionConfig) -> list[da.DistArray]:
         side = {s: da.Extrapolate(1) for s in config.conditions}
         name = f"v{axis}"
         found.append(
-            field_of(grid, value, dtype=config.dtype, location=axis, boundary=side, name=name)
+            finite_field(grid, value, dtype=config.dtype, location=axis, boundary=side, name=name)
         )
     return found

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import distarray as da
-from solvers.hyperbolic.config import BoxConfig, require_numbers
+from solvers.box import Field, is_number, require_field, require_per_axis
+from solvers.hyperbolic.config import BoxConfig
 
-#: A number, or a function of the coordinates (x[, y[, z]]).
-Field = float | Callable[..., Any]
 #: Names of the velocity along each axis.
 COMPONENTS = "uvw"
 
@@ -25,7 +22,7 @@ class BurgersConfig(BoxConfig):
     viscosity : float
         nu, in length^2 / time; 0 for the inviscid equation, whose shocks then are those that
         entropy permits.
-    initial : tuple of (number or function f(x[, y[, z]]))
+    initial : tuple of (number, array over the cells or function f(x[, y[, z]]))
         The velocity at the start, one entry per axis, at the centres of the cells.
     boundary : mapping of component and side to condition
         As in `BoxConfig`, or per component: {"u": {"x-": ...}, "v": {...}}.
@@ -41,8 +38,10 @@ class BurgersConfig(BoxConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_numbers("A velocity at the start", self.initial, self.ndim)
-        if not 0.0 <= self.viscosity < math.inf:
+        require_per_axis("initial", self.initial, self.ndim)
+        for value in self.initial:
+            require_field("initial", value, self.cells)
+        if not (is_number(self.viscosity) and self.viscosity >= 0.0):
             raise da.SolverError(
                 f"A viscosity is at least 0, received {self.viscosity}; give 0 for none."
             )

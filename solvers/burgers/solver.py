@@ -7,7 +7,7 @@ from typing import Any
 from solvers.burgers.config import COMPONENTS, BurgersConfig
 from solvers.burgers.equation import Burgers
 from solvers.hyperbolic import ConservationLaw
-from solvers.hyperbolic.config import field_of
+from solvers.hyperbolic.config import finite_field
 
 
 class BurgersSolver(ConservationLaw):
@@ -33,7 +33,7 @@ class BurgersSolver(ConservationLaw):
     def __init__(self, config: BurgersConfig, *, comm: Any = None, device: str = "auto") -> None:
         grid = config.grid(comm, device)
         fields = {
-            name: field_of(
+            name: finite_field(
                 grid, value, dtype=config.dtype, boundary=config.conditions_of(name), name=name
             )
             for name, value in zip(COMPONENTS, config.initial, strict=False)

@@ -4,15 +4,22 @@ made.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 import distarray as da
-from solvers.hyperbolic.kernels import AXES
+from solvers.box import (
+    Field,
+    field_of,
+    per_axis,
+    require_box,
+    require_cells,
+    require_choice,
+    side_names,
+)
 from solvers.hyperbolic.reconstruction import Reconstruction, reconstruction
 from solvers.hyperbolic.solver import require_courant
 from solvers.hyperbolic.stability import USUAL, courant_limit
@@ -63,15 +70,9 @@ class BoxConfig:
     ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.ndim <= len(AXES):
-            raise da.SolverError(
-                f"A box has one to three axes, received cells={self.cells}; give one number for "
-                "each axis."
-            )
-        if self.dtype not in ("float64", "float32"):
-            raise da.SolverError(
-                f"Values are of type float64 or float32, received dtype={self.dtype!r}; choose one."
-            )
+        require_cells(self.cells)
+        require_box(self.periodic, self.bounds or ((0.0, 1.0),) * self.ndim, self.ndim)
+        require_choice("dtype", self.dtype, ("float64", "float32"))
         require_courant(self.courant, self.limit)
 
     @property
@@ -81,8 +82,7 @@ class BoxConfig:
     @property
     def periodic_axes(self) -> tuple[bool, ...]:
         """Whether each axis is periodic."""
-        one = self.periodic
-        return (one,) * self.ndim if isinstance(one, bool) else tuple(one)
+        return per_axis(self.periodic, self.ndim)
 
     @property
     def values(self) -> Reconstruction:
@@ -111,11 +111,9 @@ class BoxConfig:
 
     def completed(self, boundary: Mapping[str, Any]) -> dict[str, Any]:
         """These conditions, and `da.Outflow` on the sides that are left."""
-        named = dict(boundary)
-        for axis, wraps in zip(AXES, self.periodic_axes, strict=False):
-            for side in () if wraps or axis in named else (axis + "-", axis + "+"):
-                named.setdefault(side, da.Outflow())
-        return named
+        whole = {side for side in side_names(self.periodic_axes) if side[0] in boundary}
+        sides = [side for side in side_names(self.periodic_axes) if side not in whole]
+        return {**dict.fromkeys(sides, da.Outflow()), **boundary}
 
     def grid(self, comm: Any = None, device: str = "auto") -> da.Grid:
         """The cells, spread over ranks. Collective."""
@@ -130,32 +128,18 @@ class BoxConfig:
         )
 
 
-def require_numbers(what: str, values: Sequence[Any], count: int) -> None:
-    """An error unless there are so many values, each a function or a finite number. Local."""
-    if len(values) != count:
-        raise da.SolverError(
-            f"{what} has one entry for each of {count}, received {len(values)}; give {count}."
-        )
-    for value in values:
-        if not callable(value) and not (isinstance(value, int | float) and math.isfinite(value)):
-            raise da.SolverError(
-                f"{what} is a finite number or a function of the coordinates, received {value!r}; "
-                "give one of these."
-            )
-
-
-def field_of(grid: da.Grid, value: Any, **options: Any) -> da.DistArray:
-    """An array with a value everywhere, or with those of a function of the coordinates. Collective.
+def finite_field(grid: da.Grid, value: Field, **options: Any) -> da.DistArray:
+    """An array with these values. Collective.
 
     Raises
     ------
     SolverError
         A value is not finite.
     """
-    found = grid.from_function(value, **options) if callable(value) else grid.full(value, **options)
+    found = field_of(grid, value, **options)
     if not np.isfinite(found).all():
-        name = options.get("name") or "a field"
         raise da.SolverError(
-            f"The values of {name} are finite, received some that are not; change its function."
+            f"The values of '{options['name']}' are finite, received some that are not; change "
+            "their function."
         )
     return found
