@@ -36,6 +36,7 @@ LAYERS = {
     "grid": ("grid", "grid_geometry", "profile", "creation", "points"),
     "uses": (
         "random", "pencils", "lines", "line_transforms", "fft", "linalg", "kernels", "graphs",
+        "tiling",
         "iterate", "io", "logging", "report", "timeline",
     ),
     "package": ("__init__",),
@@ -54,7 +55,7 @@ HOMES = {
     "cupy": ("distarray/backends/cuda.py",),
     "ducc0": ("distarray/line_transforms.py",),
     "scipy": ("distarray/line_transforms.py",),
-    "matplotlib": ("distarray/pictures.py", "solvers/incompressible/plot.py"),
+    "matplotlib": ("distarray/pictures.py", "solvers/incompressible/plot.py", "solvers/shallow_water/plot.py"),
     "numpy": ("distarray/", "solvers/", "examples/"),
 }
 
