@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import distarray as da
+from solvers.advection.cases import CASES as ADVECTION
+from solvers.burgers.cases import CASES as BURGERS
 from solvers.case import Case, Options
 from solvers.diffusion.cases import CASES as DIFFUSION
 from solvers.incompressible.cases import CASES as FLOWS
@@ -18,7 +20,16 @@ from solvers.poisson.cases import CASES as POISSON
 from solvers.shallow_water.cases import CASES as SHALLOW_WATER
 from solvers.wave.cases import CASES as WAVES
 
-CASES: tuple[Case, ...] = (*FLOWS, *POISSON, *LATTICE, *DIFFUSION, *WAVES, *SHALLOW_WATER)
+CASES: tuple[Case, ...] = (
+    *FLOWS,
+    *POISSON,
+    *LATTICE,
+    *DIFFUSION,
+    *WAVES,
+    *SHALLOW_WATER,
+    *ADVECTION,
+    *BURGERS,
+)
 
 #: Options of the command line that not all cases read, by their attributes of `case.Options`.
 SOME: dict[str, dict[str, Any]] = {
