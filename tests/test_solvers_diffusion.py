@@ -2,12 +2,15 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import distarray as da
+from solvers.case import Options
 from solvers.diffusion import DiffusionConfig, DiffusionSolver
+from solvers.diffusion.cases import CASES
 from solvers.diffusion.exact import amplification, eigenvalue, gaussian
 from solvers.diffusion.schemes import SCHEMES
 
@@ -186,9 +189,9 @@ def made_error(n, name, shift=0.0):
         source=made.source,
         scheme=name,
         tolerance=1e-8,
-        time_step=None if name == "explicit" else 0.1 * 2 / n,
+        time_step=None if name == "explicit" else 0.2 / n,
     )
-    heat.run(until=0.1)
+    heat.run(until=0.05)
     exact = heat.grid.from_function(lambda x, y: made.u(heat.time, x, y)).gather()
     return math.sqrt(float(np.mean((values(heat) - exact) ** 2)))
 
@@ -364,3 +367,51 @@ def test_a_stage_that_is_not_solved_is_said():
     heat = solver(cells=(32, 32), scheme="tr-bdf2", tolerance=1e-300, initial=lambda x, y: x * y)
     with pytest.raises(da.SolverError, match="was not solved to tolerance=1e-300"):
         heat.step(1.0)
+
+
+# ---------------------------------------------------------------------------------------- cases
+
+
+def options_of(case, tmp_path, scheme, **changes):
+    given = {"cells": case.cells, "output": tmp_path / case.name, "number": case.number}
+    return Options(**given | {"chosen": case.chosen(scheme=scheme)} | changes)
+
+
+@pytest.mark.parametrize(("case", "scheme", "steps"), [
+    (CASES[0], "explicit", 15), (CASES[1], "tr-bdf2", 2),
+], ids=["mode", "gaussian"])  # fmt: skip
+def test_a_case_compares_draws_and_goes_on_from_a_checkpoint(case, scheme, steps, tmp_path, capsys):
+    options = options_of(
+        case, tmp_path, scheme, cells=(32, 32), until=0.025, every=2 * steps, checkpoint=steps
+    )
+    case.run(options)
+    printed = capsys.readouterr().out
+    assert "missed" not in printed
+    table = printed.partition("Against")[2]
+    folder = options.output
+    assert (folder / f"{case.name}.h5").exists()
+    assert (folder / f"{case.name}.png").exists()
+    assert (folder / "scalars.csv").read_text().startswith("step,time,dt,residual,content")
+    case.run(replace(options, restart=True))
+    again = capsys.readouterr().out
+    assert "Restart from step" in again
+    assert again.partition("Against")[2] == table
+
+
+def test_a_case_refuses_what_it_cannot_run(tmp_path):
+    mode, spreading = CASES
+    with pytest.raises(da.SolverError, match="whole number of waves, at most half"):
+        mode.run(options_of(mode, tmp_path, "explicit", number=0.5))
+    with pytest.raises(da.SolverError, match="at least 16 cells along each axis"):
+        spreading.run(options_of(spreading, tmp_path, "explicit", cells=(8, 8)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_case_as_it_is_run_by_default(case, scheme, tmp_path, capsys):
+    case.run(options_of(case, tmp_path, scheme))
+    printed = capsys.readouterr().out
+    print(printed)
+    assert "Against" in printed
+    assert "missed" not in printed

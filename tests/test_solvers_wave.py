@@ -1,6 +1,7 @@
 """Acoustic waves: differences, modes, point sources, sides, energy, symmetry, what is refused."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 from scipy import special
 
 import distarray as da
+from solvers.case import Options
 from solvers.wave import Ricker, Sampled, Source, WaveConfig, WaveSolver, coefficients, positions
+from solvers.wave.cases import CASES
 from solvers.wave.exact import frequency, point_source
 
 
@@ -553,3 +556,68 @@ def test_the_limit_is_that_of_stability():
         dt = 0.999 * wave.limit
         wave.advance(400, dt)
         assert float(abs(wave.fields["p"]).max()) < 30.0
+
+
+# ---------------------------------------------------------------------------------------- cases
+
+
+def options_of(case, tmp_path, **changes):
+    given = {"cells": case.cells, "output": tmp_path / case.name, "number": case.number}
+    return Options(**given | {"chosen": case.chosen()} | changes)
+
+
+SMALL = {
+    "wave_mode": {"cells": (16, 12), "until": 0.5},
+    "wave_source": {"cells": (60, 60), "until": 0.6},
+    "shot": {"cells": (60, 30), "number": 3.0, "until": 0.7},
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_case_compares_draws_and_goes_on_from_a_checkpoint(case, tmp_path, capsys):
+    options = options_of(case, tmp_path, every=40, checkpoint=8, **SMALL[case.name])
+    case.run(options)
+    printed = capsys.readouterr().out
+    assert "missed" not in printed
+    table = printed.partition("Against")[2]
+    folder = options.output
+    assert (folder / f"{case.name}.h5").exists()
+    assert (folder / f"{case.name}.png").exists()
+    assert (folder / "scalars.csv").read_text().startswith("step,time,dt,residual,energy,largest")
+    traces = (folder / "traces.csv").read_bytes() if case.name != "wave_mode" else b""
+    case.run(replace(options, restart=True))
+    again = capsys.readouterr().out
+    assert "Restart from step" in again
+    assert again.partition("Against")[2] == table
+    if traces:
+        assert (folder / "traces.csv").read_bytes() == traces
+
+
+def test_the_table_of_a_mode_shows_the_discrete_frequency(tmp_path, capsys):
+    case = next(case for case in CASES if case.name == "wave_mode")
+    case.run(options_of(case, tmp_path, cells=(16,), number=3.0, until=1.0))
+    text = capsys.readouterr().out
+    assert "9.42477" in text  # 3 pi, the exact frequency
+    with pytest.raises(da.SolverError, match="whole number of half waves"):
+        case.run(options_of(case, tmp_path, cells=(16,), number=16.0))
+
+
+@pytest.mark.parametrize(("name", "changes", "text"), [
+    ("shot", {"cells": (32,)}, "A shot has two axes"),
+    ("shot", {"cells": (60, 30), "number": -1.0}, "frequency of a wavelet is above 0"),
+    ("wave_source", {"number": 0.0}, "number of cells above 0"),
+])  # fmt: skip
+def test_a_case_refuses_what_it_cannot_run(name, changes, text, tmp_path):
+    case = next(case for case in CASES if case.name == name)
+    with pytest.raises(da.SolverError, match=text):
+        case.run(options_of(case, tmp_path, **changes))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_case_as_it_is_run_by_default(case, tmp_path, capsys):
+    case.run(options_of(case, tmp_path))
+    printed = capsys.readouterr().out
+    print(printed)
+    assert "Against" in printed
+    assert "missed" not in printed
