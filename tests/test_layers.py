@@ -55,7 +55,11 @@ HOMES = {
     "cupy": ("distarray/backends/cuda.py",),
     "ducc0": ("distarray/line_transforms.py",),
     "scipy": ("distarray/line_transforms.py",),
-    "matplotlib": ("distarray/pictures.py", "solvers/incompressible/plot.py", "solvers/shallow_water/plot.py"),
+    "matplotlib": (
+        "distarray/pictures.py",
+        "solvers/plot.py",
+        *(f"solvers/{name}/plot.py" for name in ("incompressible", "shallow_water", "wave")),
+    ),
     "numpy": ("distarray/", "solvers/", "examples/"),
 }
 
