@@ -11,6 +11,9 @@ from hypothesis.extra.numpy import arrays
 
 import distarray as da
 from solvers.advection import AdvectionConfig, AdvectionSolver
+from solvers.advection.cases import CASES
+from solvers.advection.exact import turned
+from solvers.case import Options
 
 
 def bump(x, y):
@@ -341,3 +344,56 @@ def test_a_flow_that_does_not_move_needs_a_time_step():
     flow = solver(cells=(16,), velocity=(0.0,), initial=1.0)
     with pytest.raises(da.SolverError, match="nothing moves has no time step"):
         flow.run(1.0)
+
+
+# ------------------------------------------------------------------------------------- cases
+
+
+def options_of(case, folder, cells, until, **chosen):
+    return Options(
+        cells=cells, output=folder, number=case.number, until=until, checkpoint=4, every=4,
+        chosen=case.chosen(**chosen),
+    )  # fmt: skip
+
+
+def test_the_case_prints_its_table_and_goes_on_with_the_same_bits(tmp_path, capsys):
+    case, _ = CASES
+    case.run(options_of(case, tmp_path / "whole", (32, 32), 0.25, scheme="ctu"))
+    whole = capsys.readouterr().out
+    assert "Against the exact profile" in whole
+    assert (tmp_path / "whole" / "advection.png").stat().st_size > 1000
+    half = options_of(case, tmp_path / "half", (32, 32), 0.1, scheme="ctu")
+    case.run(half)
+    capsys.readouterr()
+    case.run(dataclasses.replace(half, until=0.25, restart=True))
+    again = capsys.readouterr().out
+    assert "Restart from step 4" in again
+    assert again.partition("Against")[2] == whole.partition("Against")[2]
+    rows = (tmp_path / "half" / "scalars.csv").read_text().splitlines()
+    assert rows[0] == "step,time,dt,residual,total_c,min_c,max_c"
+    assert [row.split(",")[0] for row in rows[1:]] == ["4", "8"]
+
+
+def test_a_disc_that_turns_stays_positive(tmp_path, capsys):
+    _, case = CASES
+    case.run(options_of(case, tmp_path, (32, 32), 0.1, scheme="upwind3", positivity="yes"))
+    printed = capsys.readouterr().out
+    assert "missed" not in printed
+    assert "least c" in printed
+    with pytest.raises(da.SolverError, match="turns on two axes, received 1"):
+        case.run(options_of(case, tmp_path, (32,), 0.1))
+
+
+def test_the_exact_turn_takes_x_to_y():
+    found = turned(lambda x, y: x + 10.0 * y, np.pi / 2.0)(0.5, 0.9)
+    assert found == pytest.approx(0.9 + 10.0 * 0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_case_as_it_is_run_by_default(case, tmp_path, capsys):
+    case.run(options_of(case, tmp_path, case.cells, None))
+    printed = capsys.readouterr().out
+    print(printed)
+    assert "Against" in printed
+    assert "missed" not in printed

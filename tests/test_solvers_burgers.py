@@ -7,8 +7,10 @@ import pytest
 
 import distarray as da
 from solvers.burgers import BurgersConfig, BurgersSolver
+from solvers.burgers.cases import CASES
 from solvers.burgers.equation import Burgers
 from solvers.burgers.exact import diagonal_wave, riemann, sine, travelling_wave
+from solvers.case import Options
 from solvers.hyperbolic import ConservationLaw
 
 
@@ -200,3 +202,38 @@ def test_exchanged_axes_give_exchanged_bits():
 def test_a_description_that_is_wrong_is_refused(options, text):
     with pytest.raises(da.SolverError, match=text):
         BurgersConfig(**{"cells": (16,), "initial": (0.0,), **options})
+
+
+# ------------------------------------------------------------------------------------- cases
+
+
+def options_of(case, folder, cells, **chosen):
+    return Options(
+        cells=cells, output=folder, number=case.number, chosen=case.chosen(**chosen), until=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "cells", "chosen", "most"),
+    [
+        (0, (50,), {"problem": "shock"}, 0.01),
+        (0, (50,), {"problem": "sine"}, 0.01),
+        (1, (100,), {}, 0.005),
+        (2, (16, 16), {}, 0.001),
+    ],
+)
+def test_cases_print_how_far_they_are_from_the_exact_solution(
+    number, cells, chosen, most, tmp_path, capsys
+):
+    case = CASES[number]
+    case.run(options_of(case, tmp_path, cells, **chosen))
+    printed = capsys.readouterr().out
+    (row,) = (line for line in printed.splitlines() if "mean error of u" in line)
+    assert 0.0 < float(row.split()[4]) < most
+    assert (tmp_path / f"{case.name}.png").stat().st_size > 1000
+
+
+def test_a_case_refuses_what_it_cannot_run(tmp_path):
+    case = CASES[2]
+    with pytest.raises(da.SolverError, match=r"2 axes and a viscosity above 0, received"):
+        case.run(options_of(case, tmp_path, (9,)))
