@@ -24,6 +24,7 @@ from distarray.layout import Component
 from distarray.profile import Profile
 from distarray.progress import Progress
 from distarray.regions import Box, without
+from distarray.tiling.loop import Tiling
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -96,8 +97,12 @@ def iterate(
         number of steps done: the results then have the bits of a run that was not interrupted. From
         the time that was reached, steps can begin at other times in the last bit, since
         `(time + m * dt) + dt` is rounded twice.
-    tile : "auto" or 1
-        Steps per pass over memory.
+    tile : "auto" or int
+        Steps per pass over memory and per exchange of halos; the bits are those of single steps.
+        So many, or the most below that after which rotating arrays are in their places again and
+        for which blocks are wide enough. "auto" tries some numbers, in steps that count, and goes
+        on with the fastest. Where halos are too narrow the loop works on private arrays with wider
+        ones, which are copied in and out once. See Notes for what is tiled.
     callback : function(steps_done, time, arrays), optional
         Called after each step by which `steps_done`, those before `first` included, is a multiple
         of `every`, with all arrays in rotated order, coefficients among them. What it returns is
@@ -122,6 +127,11 @@ def iterate(
 
     Points of the rotating arrays that no kernel of the step computes are first copied from the
     newest state into the other arrays of the rotation.
+
+    Loops are tiled on the CPU, on grids of two or three axes, where kernels are compiled, return no
+    reductions and have one colour, and arrays are cell-centred, without boundary conditions and on
+    one grid; positions (`da.coordinate`, `da.spacing`) may be asked for where no axis is periodic.
+    Other loops make single steps; a line on standard error says why if a `tile` was given.
 
     A device is given many steps at once, as a graph, where one rank runs or messages go by NCCL,
     unless kernels return reductions, scalars are functions of the step, or conditions depend on the
@@ -171,15 +181,17 @@ def iterate(
     if steps >= WORTH_COMPARING:
         require_alike(field.communicator, "steps of iterate", str(steps))
     # A function of the step number may look at the arrays: it is called between single steps.
+    tiling = Tiling(loop, tile, steps)
     alone = field.block.backend.host or loop.calls_functions
     replay = None if alone else loop.replay(steps if callback is None else every)
     number = 0
     with Progress(steps, cells=cells, enabled=progress and field.block.rank == 0) as bar:
         while number < steps:
             done = 0
-            if replay is not None:
+            if replay is not None or tiling.active:
                 room = steps - number if callback is None else every - (first + number) % every
-                done = replay.advance(number, min(room, steps - number))
+                advance = tiling.advance if replay is None else replay.advance
+                done = advance(number, min(room, steps - number))
             if not done:
                 loop.step(number)
                 done = 1
@@ -228,6 +240,10 @@ class _Loop:
     def planned(self, number: int, arrays: Sequence[DistArray]) -> list[PlannedCall]:
         now, values = self.time(number), self.values(number)
         return [stage.prepare(arrays, now, values) for stage in self._stages]
+
+    def positions_of_stages(self) -> list[tuple[int, ...]]:
+        """The positions of the arrays of each kernel."""
+        return [stage.positions for stage in self._stages]
 
     def rotated(self, arrays: Sequence[DistArray]) -> list[DistArray]:
         moved = list(arrays)
@@ -348,9 +364,11 @@ def _check_counts(
     for name, value in zip(("time", "dt"), times, strict=True):
         if not isinstance(value, int | float | np.integer | np.floating):
             raise ArrayError(f"{name} of iterate must be a number, got {shown(value)}; correct it.")
-    if tile not in (1, "auto"):
+    whole = isinstance(tile, int | np.integer) and not isinstance(tile, bool)
+    if not (tile == "auto" if isinstance(tile, str) else whole and tile >= 1):
         raise ArrayError(
-            f"tile={shown(tile)} of iterate is not available in this version; use 1 or 'auto'."
+            f"tile of iterate must be a number of steps from 1 or 'auto', got {shown(tile)}; use "
+            "'auto'."
         )
     if callback is not None:
         require_function(callback, "iterate(callback=)")

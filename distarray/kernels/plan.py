@@ -32,7 +32,7 @@ from distarray.stencil.analysis import bytes_per_cell, reduced_over
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.coverage import common_core, computed_boxes, partition, tiles
 from distarray.stencil.expression import Program, Reduction
-from distarray.stencil.launch import ArrayView, LaunchGeometry
+from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -152,6 +152,11 @@ class ApplyPlan:
     def tally(self) -> spans.Tally:
         """What a pass over all that is computed comes to."""
         return self._tallies["block"]
+
+    @property
+    def launch(self) -> BoundLaunch:
+        """The program, bound to the memory of the arrays."""
+        return self._launch
 
     @property
     def capturable(self) -> bool:

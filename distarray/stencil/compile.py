@@ -101,9 +101,10 @@ class NativeLaunch:
         self._boxes: list[Box] = []
 
     def set_scalars(self, values: Sequence[complex]) -> None:
-        if self._complex:
-            values = memory.flat_scalars(self._program, values)
-        self._format.pack_into(self._scalars, 0, *values)
+        self._format.pack_into(self._scalars, 0, *self._flat(values))
+
+    def _flat(self, values: Sequence[complex]) -> Sequence[Any]:
+        return memory.flat_scalars(self._program, values) if self._complex else values
 
     def run(self, box: Box, mask: int = -1, colour: int = 0) -> None:
         call = self._recent.get((id(box), mask, colour))
@@ -114,6 +115,34 @@ class NativeLaunch:
     def run_boxes(self, boxes: Sequence[tuple[Box, int]], colour: int = 0) -> None:
         for box, mask in boxes:
             self.run(box, mask, colour)
+
+    # ---- for lists of boxes that run without Python, see `tiling`
+
+    @property
+    def addresses(self) -> tuple[int, int, int]:
+        """Of the compiled function, and of the arrays and strides that it is handed."""
+        function = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        return function, self._memory.ctypes.data, self._layout.ctypes.data
+
+    @property
+    def results_address(self) -> int:
+        """Of the table of accumulators."""
+        return self._result_table.ctypes.data
+
+    @property
+    def scalar_bytes(self) -> int:
+        """Of the memory that scalars take."""
+        return len(self._scalars)
+
+    def packed(self, values: Sequence[complex]) -> bytes:
+        """Scalars as they lie in that memory."""
+        memory_ = bytearray(len(self._scalars))
+        self._format.pack_into(memory_, 0, *self._flat(values))
+        return bytes(memory_)
+
+    def box_constants(self, mask: int, colour: int = 0) -> tuple[int, ...]:
+        """What follows the bounds of a box."""
+        return (mask, (colour + self._parity) & 1, *self._start)
 
     def reset_reductions(self) -> None:
         for result, accumulator in zip(self._results, self._code.accumulators, strict=True):
@@ -141,7 +170,7 @@ class NativeLaunch:
 
     def _prepared(self, box: Box, mask: int, colour: int) -> Any:
         bounds = [bound for pair in zip(box.start, box.stop, strict=True) for bound in pair]
-        table = np.array([*bounds, mask, (colour + self._parity) & 1, *self._start], np.int64)
+        table = np.array([*bounds, *self.box_constants(mask, colour)], np.int64)
         buffer = (ctypes.c_char * len(self._scalars)).from_buffer(self._scalars)
         return prepared(
             self._function,

@@ -146,11 +146,11 @@ def test_arrays_and_options_of_iterate() -> None:
             "da.iterate(lap, u, new, steps=1, first=-1)": (
                 "first of iterate must be a whole number from 0, got -1; correct it."
             ),
-            "da.iterate(lap, u, new, steps=1, tile=2)": (
-                "tile=2 of iterate is not available in this version; use 1 or 'auto'."
+            "da.iterate(lap, u, new, steps=1, tile=0)": (
+                "tile of iterate must be a number of steps from 1 or 'auto', got 0; use 'auto'."
             ),
             'da.iterate(lap, u, new, steps=1, tile="x")': (
-                "tile='x' of iterate is not available in this version; use 1 or 'auto'."
+                "tile of iterate must be a number of steps from 1 or 'auto', got 'x'; use 'auto'."
             ),
             "da.iterate(lap, u, new, steps=1, every=-1)": (
                 "every of iterate must be a whole number from 0, got -1; correct it."

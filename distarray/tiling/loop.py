@@ -1,0 +1,258 @@
+"""Whether a loop of `iterate` is tiled, by how many steps, and on which arrays."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from distarray.graphs import PlannedCall
+from distarray.profile import Profile
+from distarray.progress import tell_once
+from distarray.stencil.compile import NativeLaunch
+from distarray.stencil.expression import SAME, Coordinate, Read, Spacing, walk
+from distarray.tiling.plan import Call, TiledSteps, halo_of
+from distarray.tiling.runner import function
+
+if TYPE_CHECKING:
+    from distarray.array import DistArray
+
+#: Bytes of a tile with all its steps: about what a core's second cache holds beside other data.
+CACHE_BYTES = 1_500_000
+#: Arrays of a rank that together are smaller stay in the caches anyway.
+WORTH_TILING = 8 << 20
+#: Numbers of steps that "auto" tries, in this order.
+CANDIDATES = (4, 8)
+#: Steps of a loop below which "auto" does not try.
+LEAST_STEPS = 48
+
+
+class Loop(Protocol):
+    """The steps of `iterate`, see there."""
+
+    arrays: list[Any]
+    cycle: int
+
+    def time(self, number: int) -> float: ...
+
+    def planned(self, number: int, arrays: Sequence[Any]) -> list[PlannedCall]: ...
+
+    def positions_of_stages(self) -> Sequence[tuple[int, ...]]: ...
+
+    def rotated(self, arrays: Sequence[Any]) -> list[Any]: ...
+
+    def step(self, number: int) -> None: ...
+
+
+class Tiling:
+    """Advances a loop by several steps at a time where that is possible. Creation is Collective.
+
+    Parameters
+    ----------
+    loop : Loop
+    tile : int or "auto"
+    steps : int
+        Of the whole loop.
+    """
+
+    def __init__(self, loop: Loop, tile: int | str, steps: int) -> None:
+        self._loop = loop
+        self._asked = None if tile == "auto" else int(tile)
+        fields = [array for array in loop.arrays if not isinstance(array, Profile)]
+        self._fields: list[DistArray] = fields
+        self._communicator = fields[0].communicator
+        self._made: dict[int, _Tiled] = {}
+        self._depth: int | None = None
+        why = self._refusal(steps)
+        if why is not None:
+            self._depth = 1
+            if self._asked not in (None, 1) and fields[0].block.rank == 0:
+                tell_once(f"iterate makes one step at a time: {why}.")
+        elif self._asked is not None:
+            self._depth = self._rounded(self._asked)
+
+    @property
+    def active(self) -> bool:
+        """Whether several steps are made at a time, or may be. The same on all ranks."""
+        return self._depth != 1
+
+    def advance(self, number: int, room: int) -> int:
+        """Make up to `room` steps from step `number` on; gives how many, 0 if the next has to be
+        made as usual. Collective.
+        """
+        if self._depth is None:
+            return self._tried(number, room)
+        if self._depth == 1 or room < self._depth:
+            return 0
+        steps = room - room % self._depth
+        self._tiled(self._depth).run(number, steps)
+        return steps
+
+    def _tried(self, number: int, room: int) -> int:
+        """Measure what is fastest, by steps that count."""
+        candidates = [d for d in map(self._rounded, CANDIDATES) if d > 1]
+        trial = 2 * max(candidates, default=1)
+        if not candidates or room < trial * (len(candidates) + 1):
+            return 0
+        done, seconds = 0, {}
+        for depth in dict.fromkeys((1, *candidates)):
+            run = self._single if depth == 1 else self._tiled(depth).run
+            run(number + done, trial // 2)  # plans, and what the caches hold
+            start = clock.perf_counter()
+            run(number + done + trial // 2, trial // 2)
+            seconds[depth] = clock.perf_counter() - start
+            done += trial
+        depths = list(seconds)
+        slowest = self._communicator.allreduce(np.array([seconds[d] for d in depths]), "max")
+        self._depth = depths[int(np.argmin(slowest))]
+        return done
+
+    def _single(self, number: int, steps: int) -> None:
+        for ahead in range(steps):
+            self._loop.step(number + ahead)
+
+    def _tiled(self, depth: int) -> _Tiled:
+        if depth not in self._made:
+            self._made[depth] = _Tiled(self._loop, depth)
+        return self._made[depth]
+
+    def _rounded(self, depth: int) -> int:
+        """The most steps, up to `depth`, after which the arrays are in their places again and for
+        which blocks are wide enough; 1 for none.
+        """
+        decomposition = self._fields[0].layout.decomposition
+        depth -= depth % self._loop.cycle
+        while depth > 1:
+            wide = halo_of(_calls(self._loop, 0, depth, self._loop.arrays))
+            if all(
+                width <= part.narrowest or not (part.parts > 1 or wraps)
+                for width, part, wraps in zip(
+                    wide, decomposition.axes, decomposition.periodic, strict=True
+                )
+            ):
+                return depth
+            depth -= self._loop.cycle
+        return 1
+
+    # ---- what can be tiled
+
+    def _refusal(self, steps: int) -> str | None:
+        """Why no steps can share a pass over memory, or None; the same on all ranks."""
+        if self._asked == 1:
+            return "so it was asked"
+        first = self._fields[0]
+        if not first.block.backend.host:
+            return "tiles are for the CPU"
+        if len(first.layout.decomposition.shape) < 2:
+            return "rows are not cut, and there are no other axes"
+        if self._asked is None:
+            arrays = {array.block.serial: array.nbytes for array in self._fields}
+            nbytes = sum(arrays.values()) // self._communicator.size
+            if steps < LEAST_STEPS or nbytes < WORTH_TILING:
+                return "there is too little to gain"
+        return self._refused_arrays() or self._refused_kernels()
+
+    def _refused_arrays(self) -> str | None:
+        if any(isinstance(array, Profile) for array in self._loop.arrays):
+            return "a kernel reads a profile"
+        for array in self._fields:
+            if array.grid is None or array.component_prefix:
+                return "an array lies on no grid or is a component of another"
+            if array.location or array.grid is not self._fields[0].grid:
+                return "an array lies on faces, edges or another grid"
+            if array.boundary:
+                return "an array has boundary conditions"
+            if len(array.components) > 1:
+                return "an array has components along several axes"
+        return None
+
+    def _refused_kernels(self) -> str | None:
+        periodic = any(self._fields[0].layout.decomposition.periodic)
+        native = True
+        for plan, _ in self._loop.planned(0, self._loop.arrays):
+            program = plan.program
+            if program.reductions or program.colours > 1:
+                return f"kernel {program.name} has reductions or colours"
+            for node in walk([store.value for store in program.stores]):
+                if isinstance(node, Read) and node.relation != SAME:
+                    return f"kernel {program.name} reads another grid"
+                if isinstance(node, Coordinate | Spacing) and periodic:
+                    return f"kernel {program.name} asks for positions on a periodic grid"
+            native &= isinstance(plan.launch, NativeLaunch)
+        native &= function(self._fields[0].block.backend, "run_boxes") is not None
+        if not self._communicator.allreduce(np.array([int(native)]), "min")[0]:
+            return "kernels are not compiled"
+        return None
+
+
+class _Tiled:
+    """A loop that is advanced by so many steps at a time, on arrays with halos that are wide
+    enough: its own, or private ones. Creation is Collective.
+    """
+
+    def __init__(self, loop: Loop, depth: int) -> None:
+        self._loop, self._depth = loop, depth
+        calls = _calls(loop, 0, depth, loop.arrays)
+        halo = halo_of(calls)
+        self._private = [
+            array
+            if isinstance(array, Profile) or all(map(_at_least, array.halo, halo))
+            else array.grid.empty(array.dtype, array.components, halo=halo)
+            for array in loop.arrays
+        ]
+        calls = _calls(loop, 0, depth, self._private)
+        self._steps = TiledSteps(calls, tile_sizes(calls), whole=_computes_all(calls))
+
+    def run(self, number: int, steps: int) -> None:
+        """Make `steps` steps, a multiple of the depth. Collective."""
+        arrays = self._loop.arrays
+        pairs = list(zip(arrays, self._private, strict=True))
+        for array, private in pairs:
+            if private is not array:
+                private[...] = array
+        for done in range(0, steps, self._depth):
+            scalars, state = [], list(self._private)
+            for ahead in range(self._depth):
+                planned = self._loop.planned(number + done + ahead, state)
+                scalars += [values for _, values in planned]
+                state = self._loop.rotated(state)
+            self._steps.run(scalars, self._loop.time(number + done))
+        for array, private in pairs:
+            if private is not array and private.block.serial in self._steps.written:
+                array[...] = private
+
+
+def _at_least(width: int, needed: int) -> bool:
+    return width >= needed
+
+
+def _calls(loop: Loop, number: int, depth: int, arrays: Sequence[Any]) -> list[Call]:
+    """The calls of so many steps. Collective."""
+    state, found = list(arrays), []
+    for ahead in range(depth):
+        for (plan, _), positions in zip(
+            loop.planned(number + ahead, state), loop.positions_of_stages(), strict=True
+        ):
+            found.append(Call(plan, tuple(state[p] for p in positions)))
+        state = loop.rotated(state)
+    return found
+
+
+def _computes_all(calls: Sequence[Call]) -> bool:
+    """Whether every call computes all points of what it writes, on all ranks."""
+    return all(calls[0].arrays[0].layout.decomposition.periodic)
+
+
+def tile_sizes(calls: Sequence[Call]) -> tuple[int, ...]:
+    """Points of a tile along all axes but the last, so that it stays in the cache for all steps."""
+    arrays = {array.block.serial: array for call in calls for array in call.arrays}
+    first = calls[0].arrays[0]
+    row = sum(
+        array.block.memory.nbytes // max(1, int(np.prod(array.block.padded.shape[:-1])))
+        for array in arrays.values()
+    )
+    outer = first.layout.ndim - 1
+    side = int((CACHE_BYTES / max(1, row)) ** (1 / outer)) - len(calls)
+    return (max(8, side // 4 * 4),) * outer

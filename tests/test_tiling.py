@@ -1,0 +1,138 @@
+"""The order in which tiles are computed, simulated cell by cell; and what is not tiled."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distarray as da
+from distarray import spans
+from distarray.regions import Box
+from distarray.tiling import schedule
+from distarray.tiling.schedule import Application
+
+reaches = st.tuples(st.integers(0, 2), st.integers(0, 2))
+
+
+@st.composite
+def programs(draw):
+    """Applications on three arrays in two dimensions, each of which writes one that it reads at
+    offset zero at most.
+    """
+    found = []
+    for _ in range(draw(st.integers(1, 6))):
+        target = draw(st.integers(0, 2))
+        reads = {}
+        for array in draw(st.sets(st.integers(0, 2), max_size=3)):
+            widths = [draw(reaches) if array != target else (0, 0) for _ in range(2)]
+            reads[array] = (tuple(w[0] for w in widths), tuple(w[1] for w in widths))
+        found.append(Application(reads, frozenset({target})))
+    return found
+
+
+def compute(state, number, one, box, origin):
+    """Each point becomes a number that tells the application and all that it reads apart."""
+    (target,) = one.writes
+    place = box.shift(origin)
+    total = np.full(box.shape, number + 1, np.uint64)
+    for array, (low, high) in sorted(one.reads.items()):
+        steps = [range(-a, b + 1) for a, b in zip(low, high, strict=True)]
+        for step in itertools.product(*steps):
+            total = (
+                total * np.uint64(6364136223846793005) + state[array][place.shift(step).slices()]
+            )
+    state[target][place.slices()] = total
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs(), st.tuples(st.integers(1, 5), st.integers(1, 5)), st.booleans())
+def test_tiles_compute_what_steps_do(program, sizes, cut_both):
+    """On a block whose surroundings are as large as the margins ask; points computed by each
+    application shrink by its reach, as if those of neighbours were computed by them.
+    """
+    shape, room = (7, 6), 30
+    origin = (room, room)
+    start = np.random.default_rng(3).integers(0, 2**60, (3, 7 + 2 * room, 6 + 2 * room))
+    state = [a.astype(np.uint64) for a in start]
+    margins = schedule.margins(program, 2)
+    grown = [
+        Box(tuple(-a for a in low), tuple(n + b for n, b in zip(shape, high, strict=True)))
+        for low, high in margins
+    ]
+    expected = [a.copy() for a in state]
+    everywhere = Box((-room + 14,) * 2, (7 + room - 14, 6 + room - 14))
+    for number, one in enumerate(program):
+        compute(expected, number, one, everywhere, origin)
+    lags = schedule.shifts(program, 2)
+    boxes = [[(box, 1)] for box in grown]
+    for entry in schedule.entries(boxes, lags, sizes if cut_both else sizes[:1]):
+        compute(state, entry.application, program[entry.application], entry.box, origin)
+    owned = (slice(room, room + 7), slice(room, room + 6))
+    last_written = {array for one in program for array in one.writes}
+    for array in last_written:
+        np.testing.assert_array_equal(state[array][owned], expected[array][owned])
+
+
+def test_what_must_be_fresh_before_a_tile():
+    """Two arrays that swap, read one point around: the first is read three points beyond, the
+    second only where it was not written.
+    """
+    there = Application({0: ((1,), (1,))}, frozenset({1}))
+    back = Application({1: ((1,), (1,))}, frozenset({0}))
+    program = [there, back, there]
+    assert schedule.margins(program, 1) == [((2,), (2,)), ((1,), (1,)), ((0,), (0,))]
+    assert schedule.shifts(program, 1) == [(0,), (1,), (2,)]
+    assert schedule.needs(program, 1, whole=True) == {0: ((3,), (3,))}
+    assert schedule.needs(program, 1, whole=False) == {0: ((3,), (3,)), 1: ((2,), (2,))}
+
+
+@da.stencil
+def spread(u, new):
+    new[0, 0] = 0.25 * (u[1, 0] + u[-1, 0] + u[0, 1] + u[0, -1])
+
+
+def tiles_of(call) -> int:
+    with spans.record() as recording:
+        call()
+    return len(recording.named("tile"))
+
+
+@pytest.mark.parametrize(("tile", "tiles"), [(1, 0), (2, 6), (5, 3), (8, 1)])
+def test_steps_are_made_in_tiles(tile, tiles):
+    u = da.Grid((20, 16), periodic=True).ones()
+    new = u.copy()
+    assert tiles_of(lambda: da.iterate(spread, u, new, steps=13, tile=tile)) == tiles
+
+
+def test_callbacks_come_between_tiles():
+    u = da.Grid((20, 16), periodic=True).from_function(lambda x, y: x + y * y)
+    seen = {}
+    for tile in (1, 4):
+        start, new = u.copy(), u.copy()
+        seen[tile] = []
+        da.iterate(
+            spread, start, new, steps=14, tile=tile, every=6,
+            callback=lambda n, _, arrays, tile=tile: seen[tile].append((n, arrays[0].gather())),
+        )  # fmt: skip
+    assert [n for n, _ in seen[4]] == [6, 12]
+    for (_, one), (_, other) in zip(*seen.values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("tile", [0, -1, 2.5, True, "all"])
+def test_tiles_that_are_refused(tile):
+    u = da.Grid((8, 8), periodic=True).ones()
+    with pytest.raises(da.ArrayError, match=r"tile of iterate must be a number of steps from 1 or"):
+        da.iterate(spread, u, u.copy(), steps=4, tile=tile)
+
+
+def test_what_cannot_be_tiled_is_said_once(capsys):
+    u = da.Grid((8, 8)).ones(boundary={"x": da.Dirichlet(0.0), "y": da.Dirichlet(0.0)})
+    assert tiles_of(lambda: da.iterate(spread, u, u.copy(), steps=8, tile=4)) == 0
+    da.iterate(spread, u, u.copy(), steps=8, tile=4)
+    text = "iterate makes one step at a time: an array has boundary conditions."
+    assert capsys.readouterr().err.count(text) == 1
