@@ -36,7 +36,7 @@ def save(checkpoints: da.Checkpointer, step: int) -> bool:
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -102,18 +102,24 @@ def test_a_child_made_by_fork_is_no_rank(checkpoints: da.Checkpointer) -> None:
     """It ends as ever, and what it receives is not taken for its parent's."""
     with warnings.catch_warnings():  # of Python 3.12, that there is another thread
         warnings.simplefilter("ignore", DeprecationWarning)
+        reading, writing = os.pipe()
         child = os.fork()
     if child == 0:
+        os.write(writing, b"x")
         time.sleep(60)
         os._exit(1)
-    time.sleep(0.2)
+    assert os.read(reading, 1) == b"x"  # so that it is a child with handlers of its own
+    os.close(reading)
+    os.close(writing)
     os.kill(child, signal.SIGTERM)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status)
     assert os.WTERMSIG(status) == signal.SIGTERM
-    time.sleep(0.2)
-    assert not preemption.noted()
     assert not save(checkpoints, 2)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    wait_for(preemption.noted)
+    assert preemption.noted() == signal.SIGUSR1  # not the one before, of the child
+    preemption.acted()
 
 
 def test_the_wakeup_descriptor_of_an_event_loop_stays(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -348,11 +349,31 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
 
 ARGUMENTS = ("taylor-green", "--cells", "16", "--every", "4", "--checkpoint", "5", "--until", "8")
 
+#: A run that waits for a signal before it saves its 14th step, of some 20.
+WAITING = """
+import sys, time
+import distarray as da
+from distarray.io import preemption
+from solvers.__main__ import main
 
-def start(n: int, folder: Path, *more: str) -> subprocess.Popen[str]:
+real = da.Checkpointer.save
+
+def save(self, arrays, *, step, **options):
+    while step >= 14 and not preemption.noted():
+        time.sleep(0.01)
+    return real(self, arrays, step=step, **options)
+
+da.Checkpointer.save = save
+sys.exit(main())
+"""
+
+
+def start(
+    n: int, folder: Path, *more: str, program: Sequence[str] = ("-m", "solvers")
+) -> subprocess.Popen[str]:
     """`python -m solvers` on n ranks, 0 for one without a launcher."""
     launcher = [mpirun(), "-n", str(n)] if n else []
-    command = [*launcher, sys.executable, "-m", "solvers", *ARGUMENTS, *more]
+    command = [*launcher, sys.executable, *program, *ARGUMENTS, *more]
     return subprocess.Popen(
         [*command, "--output", str(folder)],
         env=environment({"DISTARRAY_DEVICE": "cpu"}),
@@ -406,7 +427,7 @@ def stop(process: subprocess.Popen[str], folder: Path, number: signal.Signals) -
 def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
     tmp_path: Path, whole: Path
 ) -> None:
-    process = start(0, tmp_path)
+    process = start(0, tmp_path, program=("-c", WAITING))
     out, err = stop(process, tmp_path, signal.SIGTERM)
     assert process.returncode == 75, out + err
     assert "SIGTERM received; wrote a checkpoint of step" in err
@@ -417,7 +438,7 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
 
 @pytest.mark.slow
 def test_kill_leaves_checkpoints_from_which_other_ranks_go_on(tmp_path: Path, whole: Path) -> None:
-    process = start(0, tmp_path)
+    process = start(0, tmp_path, program=("-c", WAITING))
     stop(process, tmp_path, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     assert "Restart from step" in on_ranks(3, tmp_path, "--restart")

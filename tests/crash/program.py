@@ -10,8 +10,8 @@ NumPy file outside of the folder. Each line of the file RESULT.log is one thing 
     closed                         the checkpointer
 
 Options: ranks and cells of the grid; steps; every, background, method of the checkpointer; and how
-long to sleep: `pause` after each step, a minute on root after step `stuck`, `late` before the
-checkpointer is closed and `after` that.
+long to sleep: `pause` after each step, a minute on root after step `stuck`, and `after` the
+checkpointer is closed; `late=yes`: it is closed once a signal has come.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 import numpy as np
 
 import distarray as da
+from distarray.io import preemption
 
 STEPS = 24
 
@@ -53,7 +54,7 @@ def main(folder: str, result: str, *options: str) -> None:
     ranks = tuple(map(int, chosen.get("ranks", "0,0").split(",")))
     cells = tuple(map(int, chosen.get("cells", "24,18").split(",")))
     steps, pause = int(chosen.get("steps", STEPS)), float(chosen.get("pause", 0))
-    stuck, late, after = (float(chosen.get(name, 0)) for name in ("stuck", "late", "after"))
+    stuck, after = (float(chosen.get(name, 0)) for name in ("stuck", "after"))
     grid = da.Grid(cells, periodic=(True, False), ranks=ranks)
     log = 0
     if grid.is_root:
@@ -78,7 +79,8 @@ def main(folder: str, result: str, *options: str) -> None:
             note(log, f"saved {step}")
         note(log, f"step {step}")
         time.sleep(60.0 if grid.is_root and step == stuck else pause)
-    time.sleep(late)
+    while chosen.get("late") == "yes" and not preemption.noted():
+        time.sleep(0.01)
     checkpoints.close()
     note(log, "closed")
     time.sleep(after)
