@@ -8,7 +8,8 @@ from solvers.incompressible import IncompressibleSolver
 from solvers.incompressible.cases import cavity
 from solvers.incompressible.reference import compare_centre_lines, compare_extrema
 
-pytestmark = pytest.mark.slow
+# Hours, not the minutes of the quick tests.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * 3600)]
 
 
 def steady_cavity(cells, reynolds):

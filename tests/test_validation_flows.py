@@ -12,7 +12,8 @@ from solvers.incompressible.cases import cylinder, natural_convection, taylor_gr
 from solvers.incompressible.reference_flows import compare_taylor_green_3d
 from solvers.incompressible.statistics import EnergyHistory, kinetic_energy, spectrum
 
-pytestmark = pytest.mark.slow
+# Hours, not the minutes of the quick tests.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * 3600)]
 
 
 def test_taylor_green_in_three_dimensions(capsys):
