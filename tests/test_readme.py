@@ -18,7 +18,10 @@ BLOCK = re.compile(
 )
 BLOCKS = [match.groupdict() for match in BLOCK.finditer(TEXT)]
 PYTHON = (block["text"] for block in BLOCKS if block["language"] == "python")
-NAMES = ("heat.py", "tracer.py", "channel.py", "run.py", "plate.py", "heating.py", "test_mine.py")
+NAMES = (
+    "heat.py", "tracer.py", "channel.py", "run.py", "plate.py", "heating.py", "traced.py",
+    "test_mine.py",
+)  # fmt: skip
 PROGRAMS = dict(zip(NAMES, PYTHON, strict=True))
 SHELL = [block for block in BLOCKS if block["language"] == "bash"]
 SCRIPTS = [block["text"] for block in SHELL if "#SBATCH" in block["text"]]
@@ -36,6 +39,7 @@ SMALLER = {
     "run.py": (("(128, 128)", "(12, 16)"),),
     "plate.py": (("(96, 64)", "(24, 16)"),),
     "heating.py": (("(64, 48)", "(16, 12)"),),
+    "traced.py": (("(256, 256, 64)", "(16, 16, 8)"),),
 }
 CHEAP = {
     "mpirun -n 4 python -m solvers cavity --cells 32 32 --until 1 --output cavity-32": (
