@@ -289,6 +289,44 @@ def test_layers_reflect_little(ndim, sponged):
     assert reflected(sides=rigid(ndim)) > 1.5 * sponge
 
 
+def test_a_sponge_multiplies_both_times_of_each_step():
+    """As Cerjan et al. (1985) write it, in NumPy: a step, then both arrays times the taper."""
+    n, width, steps = 24, 6, 15
+    wave = solver(cells=(n,), width=width, absorber="sponge", order=2,
+                  sides={"x-": "rigid"}, initial=lambda x: np.exp(-50.0 * (x - 0.7) ** 2))  # fmt: skip
+    dt, h = wave.stable_dt(), 1.0 / n
+    p = wave.fields["p"].gather()
+    wave.advance(steps, dt)
+    distance = np.clip(np.arange(n) + 0.5 - (n - width), 0.0, None) / width
+    taper = np.exp(-((0.3 * distance) ** 2))
+    old = taper * p
+    for step in range(steps):
+        wide = np.concatenate([[p[0]], p, [-p[-1]]])
+        bend = (wide[2:] - 2.0 * p + wide[:-2]) / h**2
+        weight = 0.5 if step == 0 else 1.0  # from rest
+        new = 2.0 * p - old + weight * dt**2 * bend
+        old, p = taper * p, taper * new
+    np.testing.assert_allclose(wave.fields["p"].gather(), p, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("absorber", ["cpml", "sponge"])
+def test_layers_stay_stable_at_the_limit_where_the_velocity_jumps(absorber):
+    wave = solver(
+        cells=(32, 32),
+        velocity=lambda x, y: 1.0 + 2.0 * (y > 0.55),
+        sides={"y-": "free"},
+        absorber=absorber,
+        frequency=3.0,
+        width=6,
+        initial=lambda x, y: np.exp(-80.0 * ((x - 0.5) ** 2 + (y - 0.5) ** 2)),
+    )
+    largest = []
+    for _ in range(2):
+        wave.advance(600, wave.limit)
+        largest.append(float(abs(wave.fields["p"]).max()))
+    assert largest[1] < largest[0] < 0.2
+
+
 def test_a_free_surface_is_the_image_of_the_source():
     """Half a box with a free surface beside a whole one with a source of the other sign."""
     wavelet = Ricker(4.0)
