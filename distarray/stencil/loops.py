@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from distarray.stencil import printing
 from distarray.stencil.accumulators import CHUNKS, STRIP, Accumulator
-from distarray.stencil.analysis import roots
-from distarray.stencil.expression import Program, Read, walk
+from distarray.stencil.analysis import read_nodes, roots
+from distarray.stencil.expression import Expression, Program, Read, Reduction, Store, walk
 from distarray.stencil.frame import Frame
 from distarray.stencil.point import Point
 from distarray.stencil.printing import Text
@@ -39,6 +39,27 @@ class StripPoint(Point):
         if masked and accumulator.reduction not in following:
             lines.append(f"{place}++;")
         return lines
+
+    def _together(self) -> list[list[int]]:
+        # Those that read the same places: where one is computed the others find memory, too. Each
+        # alone would make the text many times as long, and as slow to compile.
+        if any(any(array.staggered or ()) for array in self._program.arrays):
+            return super()._together()
+        groups: dict[object, list[int]] = {}
+        results: list[Store | Reduction] = [*self._program.stores, *self._program.reductions]
+        for number, result in enumerate(results):
+            groups.setdefault(self._places(result.value), []).append(number)
+        return list(groups.values())
+
+    def _places(self, value: Expression) -> frozenset[tuple[object, ...]]:
+        """Where a value reads each array, but for the cell of this point."""
+        return frozenset(
+            (read.parameter, read.offsets, read.relation, read.axis)
+            for read in read_nodes([value])
+            if any(read.offsets)
+            or read.axis is not None
+            or self._program.arrays[read.parameter].level
+        )
 
 
 class Loops:

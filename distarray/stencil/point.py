@@ -11,7 +11,7 @@ from distarray.stencil import printing
 from distarray.stencil.accumulators import Accumulator
 from distarray.stencil.body import Body
 from distarray.stencil.calls import as_dtype
-from distarray.stencil.expression import Program
+from distarray.stencil.expression import Program, Reduction, Store
 from distarray.stencil.frame import Frame
 from distarray.stencil.printing import Text
 from distarray.stencil.writing import Lines
@@ -58,30 +58,46 @@ class Point(ABC):
     def masked(self) -> list[str]:
         """Each output that a bit of `mask` activates, from its own reads."""
         text, late = Lines(), Lines()
+        count = len(self._program.stores)
         names = [
             None if self._at_once(number) else self._declared(text, number)
-            for number in range(len(self._program.stores))
+            for number in range(count)
         ]
-        for number, store in enumerate(self._program.stores):
-            body = Body(self._frame, [store.value], flat=True)
-            own = names[number]
-            text.open(f"if (mask & {1 << number})")
+        results: list[Store | Reduction] = [*self._program.stores, *self._program.reductions]
+        for group in self._together():
+            body = Body(self._frame, [results[number].value for number in group], flat=True)
+            text.open(f"if (mask & {sum(1 << number for number in group)})")
             text.add(*body.lines[-1])
-            if own is None:
-                text.add(*self._written(body, number))
-            else:
-                pairs = zip(own, self._outputs(body, number), strict=True)
-                text.add(*(f"{name} = {value};" for name, (_, value, _) in pairs))
-                parts = zip(self._targets(number), own, strict=True)
-                writes = " ".join(f"{target} = {name};" for target, name in parts)
-                late.add(f"if (mask & {1 << number}) {{ {writes} }}")
-            text.close()
-        for number, reduction in enumerate(self._program.reductions):
-            body = Body(self._frame, [reduction.value], flat=True)
-            text.open(f"if (mask & {1 << len(names) + number})")
-            text.add(*body.lines[-1], *self._collected(body, number, masked=True))
+            for number in group:
+                if number < count:
+                    text.add(*self._kept(body, number, names[number], late))
+                    continue
+                if len(group) > 1:
+                    text.open(f"if (mask & {1 << number})")
+                text.add(*self._collected(body, number - count, masked=True))
+                if len(group) > 1:
+                    text.close()
             text.close()
         return text.lines + late.lines
+
+    def _together(self) -> list[list[int]]:
+        """Outputs and reductions, numbered by their bits of the mask, in groups that are computed
+        if one of them is.
+        """
+        count = len(self._program.stores) + len(self._program.reductions)
+        return [[number] for number in range(count)]
+
+    def _kept(self, body: Body, number: int, names: list[str] | None, late: Lines) -> list[str]:
+        """Lines that keep the value of an output under its names, for a write that goes to `late`;
+        or that write it, if it has none.
+        """
+        if names is None:
+            return self._written(body, number)
+        parts = zip(self._targets(number), names, strict=True)
+        writes = " ".join(f"{target} = {name};" for target, name in parts)
+        late.add(f"if (mask & {1 << number}) {{ {writes} }}")
+        pairs = zip(names, self._outputs(body, number), strict=True)
+        return [f"{name} = {value};" for name, (_, value, _) in pairs]
 
     def _written(self, body: Body, number: int) -> list[str]:
         """The write of an output; of a complex one after both parts are computed."""
