@@ -147,14 +147,15 @@ def star(left: State, right: State, gamma: Symbol) -> tuple[Symbol, Symbol]:
     """Pressure and velocity between the waves of the states (rho, u, p).
 
     Newton's method for f_l(p) + f_r(p) + u_r - u_l = 0 (Toro, section 4.3), from the pressure of
-    two rarefactions or of two shocks, whichever is smaller: the function is concave, so that all
-    further steps come from below. Where a vacuum opens the pressure is a trace.
+    two rarefactions or of two shocks, whichever is smaller: the function is concave, so that after
+    the first step all others come from below. Where a vacuum opens the pressure is a trace.
     """
-    rise = right[1] - left[1]
-    least = _VACUUM * np.maximum(left[2], right[2])
-    p = np.maximum(
-        np.minimum(_two_rarefactions(left, right, gamma), _two_shocks(left, right, gamma)), least
-    )
+    rise, low = right[1] - left[1], np.minimum(left[2], right[2])
+    rare, dense = _two_rarefactions(left, right, gamma), _two_shocks(left, right, gamma)
+    trace = _VACUUM * np.maximum(left[2], right[2])
+    # Two rarefactions are exact where they leave less than both pressures, else there is more.
+    least = np.maximum(np.minimum(rare, low), trace)
+    p = np.maximum(np.minimum(rare, dense), least)
     for _ in range(ITERATIONS):
         (f_l, slope_l), (f_r, slope_r) = (_jump(p, side, gamma) for side in (left, right))
         p = np.maximum(p - ((f_l + f_r) + rise) / (slope_l + slope_r), least)
