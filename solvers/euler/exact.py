@@ -6,6 +6,7 @@ Riemann problems are solved by bisection, independently of the flux `riemann.exa
 from __future__ import annotations
 
 import csv
+import functools
 import math
 from dataclasses import dataclass
 from importlib import resources
@@ -209,3 +210,44 @@ def double_mach_front(t: float, y: float) -> float:
     number 10, at 60 degrees, through x = 1/6 at the bottom at time 0.
     """
     return 1.0 / 6.0 + (y + 20.0 * t) / math.sqrt(3.0)
+
+
+def sedov_radius(time: float, ndim: int, *, energy: float = 1.0, gamma: float = 1.4) -> float:
+    """The radius of the shock of a point blast in gas of density 1 without pressure, on one to three
+    axes: R = (E t^2 / alpha)^(1 / (ndim + 2)) (Sedov, L. I. (1959) Similarity and Dimensional
+    Methods in Mechanics, chapter IV).
+    """
+    return float((energy * time * time / _sedov_alpha(ndim, gamma)) ** (1.0 / (ndim + 2)))
+
+
+@functools.cache
+def _sedov_alpha(ndim: int, gamma: float, steps: int = 4000) -> float:
+    """The energy of similar flow within the radius t^(2 / (ndim + 2)), by the classical Runge-Kutta
+    scheme from the shock to the middle: with s = r / R, u = R' f(s), p = R'^2 g(s), rho = q(s).
+    """
+    bend = -0.5 * ndim  # R R'' / R'^2
+
+    def slopes(s: float, state: Floats) -> Floats:
+        f, g, q, _ = state
+        ahead, spread = f - s, (ndim - 1.0) * f / s
+        df = (-bend * f + g / q * (gamma * spread + 2.0 * bend) / ahead) / (
+            ahead - gamma * g / (q * ahead)
+        )
+        dq = -q * (df + spread) / ahead
+        dg = g * (gamma * dq / q - 2.0 * bend / ahead)
+        return np.array([df, dg, dq, (0.5 * q * f * f + g / (gamma - 1.0)) * s ** (ndim - 1)])
+
+    state = np.array([2.0 / (gamma + 1.0), 2.0 / (gamma + 1.0), (gamma + 1.0) / (gamma - 1.0), 0.0])
+    # Even in log(s): towards the middle the density vanishes like a power of s.
+    ratio = 1e-4 ** (1.0 / steps)
+    s = 1.0
+    for _ in range(steps):
+        h = s * ratio - s
+        k1 = slopes(s, state)
+        k2 = slopes(s + 0.5 * h, state + 0.5 * h * k1)
+        k3 = slopes(s + 0.5 * h, state + 0.5 * h * k2)
+        k4 = slopes(s + h, state + h * k3)
+        state = state + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+        s += h
+    area = (2.0, 2.0 * math.pi, 4.0 * math.pi)[ndim - 1]
+    return float((2.0 / (ndim + 2.0)) ** 2 * area * -state[3])
