@@ -1,9 +1,10 @@
-"""What descriptions of waves and of diffusion in a box share: rules for cells, bounds and fields,
-each broken one an error of one sentence. Local, but for `field_of`.
+"""What descriptions of equations in a box share: rules for cells, bounds and fields, each broken
+one an error of one sentence. Local, but for `field_of`.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
@@ -95,6 +96,32 @@ def require_field(name: str, value: Any, cells: tuple[int, ...]) -> None:
         f"'{name}' is a finite number, a function of the coordinates, or an array of finite "
         f"numbers for the cells {cells}, received {shown}; give one of these."
     )
+
+
+def takes_time(function: Callable[..., Any], ndim: int, name: str) -> bool:
+    """Whether a function of the coordinates also takes the time, before them.
+
+    Raises
+    ------
+    SolverError
+        It takes neither `ndim` arguments nor one more.
+    """
+    takes = [count for count in (ndim, ndim + 1) if _binds(function, count)]
+    if not takes:
+        places = ", ".join(AXES[:ndim])
+        raise da.SolverError(
+            f"'{name}' is called as f({places}) or f(t, {places}), received {function!r}, which "
+            f"takes neither; write such a function."
+        )
+    return takes[0] > ndim
+
+
+def _binds(function: Callable[..., Any], count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return False
+    return True
 
 
 def require_safety(safety: Any) -> None:

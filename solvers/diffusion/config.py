@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +23,7 @@ from solvers.box import (
     require_per_axis,
     require_safety,
     side_names,
+    takes_time,
 )
 from solvers.diffusion.schemes import SCHEMES, Scheme
 
@@ -93,7 +93,7 @@ class DiffusionConfig:
         for name in ("initial", "source"):
             require_field(name, getattr(self, name), self.cells)
         if callable(self.source):
-            _require_arguments(self.source, self.ndim)
+            takes_time(self.source, self.ndim, "source")
         _require_diffusivity(self)
         _require_sides(self)
         _require_numbers(self)
@@ -139,28 +139,11 @@ class DiffusionConfig:
     @property
     def source_takes_time(self) -> bool:
         """Whether the source is a function of the time, too."""
-        return callable(self.source) and not _binds(self.source, self.ndim)
+        return callable(self.source) and takes_time(self.source, self.ndim, "source")
 
 
 def _sides_of(name: str) -> tuple[str, ...]:
     return (name + "-", name + "+") if name in AXES else (name,)
-
-
-def _binds(function: Callable[..., Any], count: int) -> bool:
-    try:
-        inspect.signature(function).bind(*range(count))
-    except (TypeError, ValueError):  # some functions written in C do not tell
-        return False
-    return True
-
-
-def _require_arguments(function: Callable[..., Any], ndim: int) -> None:
-    if not (_binds(function, ndim) or _binds(function, ndim + 1)):
-        places = ", ".join(AXES[:ndim])
-        raise da.SolverError(
-            f"'source' is called as f({places}) or f(t, {places}), received {function!r}, which "
-            "takes neither; write such a function."
-        )
 
 
 def _require_diffusivity(config: DiffusionConfig) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from numbers import Integral, Real
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import distarray as da
+from solvers.box import is_number, takes_time
 from solvers.incompressible.advection import REACH
 from solvers.incompressible.metrics import AXES
 
@@ -220,37 +219,6 @@ def require_value(what: str, name: str, value: Any) -> None:
             f"{what} is a finite number or a function, received {value!r} in {name}; give one of "
             f"them."
         )
-
-
-def takes_time(function: Callable[..., Any], ndim: int, name: str) -> bool:
-    """Whether a function of the coordinates also takes the time, before them.
-
-    Raises
-    ------
-    SolverError
-        It takes neither `ndim` arguments nor one more.
-    """
-    takes = [count for count in (ndim, ndim + 1) if _binds(function, count)]
-    if not takes:
-        places = ", ".join(AXES[:ndim])
-        raise da.SolverError(
-            f"'{name}' is called as f({places}) or f(t, {places}), received {function!r}, which "
-            f"takes neither; write such a function."
-        )
-    return takes[0] > ndim
-
-
-def _binds(function: Callable[..., Any], count: int) -> bool:
-    try:
-        inspect.signature(function).bind(*range(count))
-    except (TypeError, ValueError):  # some functions written in C do not tell
-        return False
-    return True
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a finite real number."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_whole(value: Any) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import distarray as da
+from solvers.box import takes_time
 from solvers.incompressible import kernels
-from solvers.incompressible.checks import takes_time
 from solvers.incompressible.config import Field, IncompressibleConfig
 from solvers.incompressible.metrics import AXES, Metrics
 from solvers.incompressible.parts import Part, Stage, Velocity

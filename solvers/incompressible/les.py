@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.box import is_number
 from solvers.incompressible.advection import at
-from solvers.incompressible.checks import is_number
 from solvers.incompressible.metrics import (
     AXES,
     Metrics,

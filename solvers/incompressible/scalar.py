@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.box import is_number
 from solvers.incompressible.advection import carried
-from solvers.incompressible.checks import is_number, require_value
+from solvers.incompressible.checks import require_value
 from solvers.incompressible.metrics import (
     AXES,
     COMPONENTS,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.incompressible.checks import is_number
+from solvers.box import is_number
 
 #: Signed distance of points from a surface: a function of broadcastable coordinates (x, y[, z]).
 Distance = Callable[..., Any]
