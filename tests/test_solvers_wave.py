@@ -292,8 +292,14 @@ def test_layers_reflect_little(ndim, sponged):
 def test_a_sponge_multiplies_both_times_of_each_step():
     """As Cerjan et al. (1985) write it, in NumPy: a step, then both arrays times the taper."""
     n, width, steps = 24, 6, 15
-    wave = solver(cells=(n,), width=width, absorber="sponge", order=2,
-                  sides={"x-": "rigid"}, initial=lambda x: np.exp(-50.0 * (x - 0.7) ** 2))  # fmt: skip
+    wave = solver(
+        cells=(n,),
+        width=width,
+        absorber="sponge",
+        order=2,
+        sides={"x-": "rigid"},
+        initial=lambda x: np.exp(-50.0 * (x - 0.7) ** 2),
+    )
     dt, h = wave.stable_dt(), 1.0 / n
     p = wave.fields["p"].gather()
     wave.advance(steps, dt)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.box import AXES, field_of
+from solvers.box import AXES, field_of, is_number
 from solvers.even_steps import EvenSteps, require_step
 from solvers.wave import coefficients, kernels, layers
 from solvers.wave.config import SIDES, WaveConfig
@@ -76,8 +76,8 @@ class WaveSolver(EvenSteps):
         velocity = self.config.velocity
         self._medium: tuple[da.DistArray, ...] = ()
         self._c2 = self.speed = float("nan")
-        if isinstance(velocity, float | int):
-            self.speed = float(velocity)
+        if is_number(velocity):
+            self.speed = float(velocity)  # type: ignore[arg-type]
             self._c2 = self.speed * self.speed
             return
         c = field_of(self.grid, velocity, halo=0)
@@ -115,11 +115,11 @@ class WaveSolver(EvenSteps):
             for low, high in [config.absorbs(axis)]
         }
         for axis in matched:
-            mirror = {f"{AXES[axis]}{end}": da.Symmetry() for end in "-+"}
-            others = {s: c for s, c in (self.fields["p"].boundary or {}).items() if s not in mirror}
             name = AXES[axis]
             self.fields[f"psi_{name}"] = self.grid.zeros(
-                boundary=mirror | others, name=f"psi_{name}"
+                boundary={name: da.Symmetry()},
+                halo=[config.order // 2 if other == axis else 0 for other in range(config.ndim)],
+                name=f"psi_{name}",
             )
         for axis in matched:
             self.fields[f"zeta_{AXES[axis]}"] = self.grid.zeros(halo=0, name=f"zeta_{AXES[axis]}")
