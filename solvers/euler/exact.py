@@ -213,8 +213,8 @@ def double_mach_front(t: float, y: float) -> float:
 
 
 def sedov_radius(time: float, ndim: int, *, energy: float = 1.0, gamma: float = 1.4) -> float:
-    """The radius of the shock of a point blast in gas of density 1 without pressure, on one to three
-    axes: R = (E t^2 / alpha)^(1 / (ndim + 2)) (Sedov, L. I. (1959) Similarity and Dimensional
+    """The radius of the shock of a point blast in gas of density 1 without pressure, on one to
+    three axes: R = (E t^2 / alpha)^(1 / (ndim + 2)) (Sedov, L. I. (1959) Similarity and Dimensional
     Methods in Mechanics, chapter IV).
     """
     return float((energy * time * time / _sedov_alpha(ndim, gamma)) ** (1.0 / (ndim + 2)))

@@ -13,7 +13,7 @@ import numpy as np
 import distarray as da
 from solvers.euler.config import EulerConfig
 from solvers.euler.exact import ShockTube, double_mach_front, gresho, sedov_radius, vortex
-from solvers.euler.sides import Inflow, Outflow, Split, Wall
+from solvers.euler.sides import Inflow, Outflow, Side, Split, Wall
 
 SHU_OSHER_TIME = 1.8
 BLAST_TIME = 0.038
@@ -21,7 +21,7 @@ SEDOV_TIME = 1.0
 GRESHO_TIME = 1.0
 INSTABILITY_TIME = 1.5
 DOUBLE_MACH_TIME = 0.2
-#: Energy of the blast: that which takes the shock to r = 0.75 at the time 1 in a gas with gamma 1.4.
+#: Where the shock of the blast is at the time 1, which says what energy it has.
 SEDOV_RADIUS = 0.75
 #: States of the double Mach reflection behind and ahead of the shock.
 BEHIND = (8.0, 8.25 * math.cos(math.pi / 6.0), -8.25 * math.sin(math.pi / 6.0), 116.5)
@@ -49,7 +49,7 @@ def shu_osher(cells: tuple[int, ...], **numerics: Any) -> EulerConfig:
         ahead = 1.0 + 0.2 * np.sin(5.0 * x), 0.0, 1.0
         return [np.where(x < -4.0, a, b) for a, b in zip(behind, ahead, strict=True)]
 
-    sides = {"x-": Inflow(behind), "x+": Outflow()}
+    sides: dict[str, Side] = {"x-": Inflow(behind), "x+": Outflow()}
     return EulerConfig(cells=cells, initial=initial, bounds=((-5.0, 5.0),), sides=sides, **numerics)
 
 
@@ -145,7 +145,7 @@ def double_mach(cells: tuple[int, ...], **numerics: Any) -> EulerConfig:
         left = x < double_mach_front(0.0, y)
         return [np.where(left, a, b) for a, b in zip(BEHIND, AHEAD, strict=True)]
 
-    sides = {
+    sides: dict[str, Side] = {
         "x-": Inflow(BEHIND),
         "x+": Outflow(),
         "y-": Split(lambda t, x, y: x < 1.0 / 6.0, Inflow(BEHIND), Wall()),
