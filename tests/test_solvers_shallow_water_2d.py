@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from solvers.__main__ import main
 from solvers.shallow_water.exact import Lake
@@ -44,6 +46,30 @@ def test_a_lake_around_an_island_stays_at_rest():
     assert flow.scalars()["volume"] == pytest.approx(volume, rel=1e-13)
 
 
+@settings(
+    max_examples=25, deadline=None, database=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+@given(seed=st.integers(0, 2**32 - 1), dry=st.floats(0.0, 0.8), fast=st.floats(0.0, 30.0))
+def test_depths_are_never_negative_on_two_axes(seed, dry, fast):
+    random, flow = np.random.default_rng(seed), basin()
+    h = 10.0 ** random.uniform(-9.0, 1.0, (8, 8)) * (random.uniform(size=(8, 8)) > dry)
+    h[0, 0] = 1.0  # there is some water
+    flow.fields["depth"][...] = h
+    flow.fields["discharge"][...] = h * random.uniform(-fast, fast, (2, 8, 8))
+    flow.fields["bathymetry"][...] = random.uniform(-2.0, 2.0, (8, 8))
+    volume = flow.scalars()["volume"]
+    for _ in range(8):
+        flow.step(flow.stable_dt())
+        assert depth_of(flow).min() >= 0.0
+    assert flow.scalars()["volume"] == pytest.approx(volume, rel=1e-12)
+
+
+@functools.cache
+def basin():
+    return flow_of((8, 8), depth=1.0, cfl=0.5, thin=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("riemann", ["hllc", "roe"])
 @pytest.mark.parametrize(("dtype", "bound"), [("float64", 1e-12), ("float32", 1e-5)])
@@ -55,6 +81,14 @@ def test_a_lake_over_a_random_bed_stays_at_rest(riemann, dtype, bound):
     )  # fmt: skip
     flow.run(max_steps=1000)
     assert speed_of(flow) <= bound * math.sqrt(9.81 * 1.1)
+
+
+def test_uniform_flow_keeps_its_bits():
+    flow = flow_of((16, 12), depth=0.7, velocity=(0.4, -0.3), gravity=1.0, periodic=True)
+    before = {name: u.gather() for name, u in flow.fields.items()}
+    flow.run(max_steps=30)
+    for name, values in before.items():
+        np.testing.assert_array_equal(flow.fields[name].gather(), values)
 
 
 def test_nothing_is_lost_on_two_axes():

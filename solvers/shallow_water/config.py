@@ -79,8 +79,6 @@ class ShallowWaterConfig:
         Depth below which the velocity h u / h goes to zero with the depth, by default 1e-6 of the
         deepest water at the start.
     dtype : "float64" or "float32"
-    measure_every : int
-        Steps between two measurements of wave speeds.
     ranks : tuple of int, optional
         Process grid.
 
@@ -113,7 +111,6 @@ class ShallowWaterConfig:
     cfl: float = 0.45
     thin: float | None = None
     dtype: str = "float64"
-    measure_every: int = 1
     ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -200,11 +197,6 @@ def _require_numbers(config: ShallowWaterConfig) -> None:
         raise da.SolverError(
             f"The depth of thin water is a number above 0, received thin={config.thin!r}; leave "
             f"it out for 1e-6 of the deepest water."
-        )
-    if not (_is_whole(config.measure_every) and config.measure_every >= 1):
-        raise da.SolverError(
-            f"Measurements are at least 1 step apart, received "
-            f"measure_every={config.measure_every!r}; give a whole number of steps."
         )
 
 

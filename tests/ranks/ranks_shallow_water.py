@@ -106,3 +106,13 @@ def test_a_negative_depth_of_one_rank_is_the_same_error_on_all():
             ShallowWaterConfig(cells=(16, 16), depth=lambda x, y: (x > 0.04) * 1.25 - 0.25 + 0 * y)
         ),
     )
+
+
+def test_the_simulated_device_gives_the_bits_of_the_cpu():
+    for options in (DAM, FORCED | {"cells": (12, 8)}):
+        expected = alone(options, steps=3)
+        flow = ShallowWaterSolver(ShallowWaterConfig(**options), device="simulated")
+        flow.run(max_steps=3)
+        for name, u in flow.fields.items():
+            assert u.gather().tobytes() == expected[name], name
+        assert flow.time == expected["time"]
