@@ -29,17 +29,20 @@ def run(callback=None, **options):
     da.iterate(diffuse, u, grid.empty_like(u), steps=10**6, callback=callback, every=20)
 """
 
-LIMIT = 10.0  # seconds from the failure to the end of the job
+#: Seconds from the failure to the end of the job, besides what a busy machine takes.
+LIMIT = 10.0
 
 
 def job(folder: Path, text: str, **options) -> RanksResult:
     script = folder / "job.py"
     script.write_text(PROGRAM + text)
-    result = run_ranks(script, 3, check=False, timeout=60.0, **options)
+    begun = time.time()
+    result = run_ranks(script, 3, check=False, timeout=120.0, **options)
     ended = time.time()
     failures = [line for line in result.stdout.splitlines() if line.startswith("failed at")]
     assert failures, result.report()
-    assert ended - float(failures[0].split()[-1]) < LIMIT, result.report()
+    failed = float(failures[0].split()[-1])
+    assert ended - failed < LIMIT + 3.0 * (failed - begun), result.report()
     assert result.returncode != 0, result.report()
     return result
 
