@@ -2,9 +2,10 @@
 
 Expressions that are shifts of one another, as a flux through the face below a cell and that through
 the face above it, share a *pattern* and differ in their *position*: along each axis the offset of
-their lowest read, or None where the value is the same all along the axis. Along some axes a value
-cannot be that of a neighbour: coordinates and indices are known of the point itself only, and the
-coarse cell of the next point may be the same one. There the pattern is pinned, its position 0.
+their lowest read, or None where the value is the same all along the axis. Coordinates and indices,
+which are known of the point itself only, are always at position 0 along their axis, and so are
+reads of a coarser grid, where the cell of the next point may be the same one: what contains one is
+no shift of anything else.
 """
 
 from __future__ import annotations
@@ -42,19 +43,16 @@ class Pattern:
         One of them.
     operands : tuple of (Pattern, position)
         Positions count from that of the pattern.
-    pinned : frozenset of int
-        Axes along which it cannot be that of a neighbour.
     fixed : bool
         Whether it reads what the kernel writes.
     """
 
     node: Expression
-    operands: tuple[tuple[Pattern, Position], ...]
-    pinned: frozenset[int]
+    operands: tuple[Placed, ...]
     fixed: bool
-    _at: dict[Position, tuple[tuple[Pattern, Position], ...]] = field(default_factory=dict)
+    _at: dict[Position, tuple[Placed, ...]] = field(default_factory=dict)
 
-    def at(self, position: Position) -> tuple[tuple[Pattern, Position], ...]:
+    def at(self, position: Position) -> tuple[Placed, ...]:
         """The operands of the shift at a position, with theirs."""
         found = self._at.get(position)
         if found is None:
@@ -66,6 +64,10 @@ class Pattern:
 def added(position: Position, moved: Position) -> Position:
     """A position, counted from another one, as such."""
     return tuple(None if m is None else (p or 0) + m for p, m in zip(position, moved, strict=True))
+
+
+#: An expression: its pattern and its position.
+Placed = tuple[Pattern, Position]
 
 
 class Patterns:
@@ -80,13 +82,13 @@ class Patterns:
     def __init__(self, program: Program, roots: Iterable[Expression]) -> None:
         self._program = program
         self._written = {(store.parameter, store.component) for store in program.stores}
-        self._placed: dict[Expression, tuple[Pattern, Position]] = {}
+        self._placed: dict[Expression, Placed] = {}
         self._known: dict[Any, Pattern] = {}
         self.all: list[Pattern] = []
         for node in walk(roots):
             self._placed[node] = self._place(node)
 
-    def placed(self, node: Expression) -> tuple[Pattern, Position]:
+    def placed(self, node: Expression) -> Placed:
         """Pattern and position of one of the expressions."""
         return self._placed[node]
 
@@ -117,52 +119,48 @@ class Patterns:
 
     # ---- places
 
-    def _place(self, node: Expression) -> tuple[Pattern, Position]:
+    def _place(self, node: Expression) -> Placed:
         everywhere: Position = (None,) * self._program.ndim
         if isinstance(node, Read):
             return self._place_read(node)
         if isinstance(node, (Index, Coordinate, Spacing)):
             position = tuple(0 if axis == node.axis else None for axis in range(len(everywhere)))
-            return self._pattern(node, node, pinned=frozenset([node.axis])), position
+            return self._pattern(node, node), position
         if not node.operands:
             return self._pattern(node, node), everywhere
         found = [self._placed[operand] for operand in node.operands]
-        pinned = frozenset[int]().union(*(pattern.pinned for pattern, _ in found))
         position = tuple(
-            0 if axis in pinned else min((p for p in places if p is not None), default=None)
-            for axis, places in enumerate(zip(*(place for _, place in found), strict=True))
+            min((p for p in places if p is not None), default=None)
+            for places in zip(*(place for _, place in found), strict=True)
         )
         back = tuple(None if p is None else -p for p in position)
         operands = tuple((pattern, added(back, place)) for pattern, place in found)
         kind = (node.function, _name(node.operation_dtype)) if isinstance(node, Call) else ()
         key = (type(node), _name(node.dtype), kind)
-        return self._pattern(key, node, operands, pinned=pinned), position
+        return self._pattern(key, node, operands), position
 
-    def _place_read(self, node: Read) -> tuple[Pattern, Position]:
+    def _place_read(self, node: Read) -> Placed:
         position: list[int | None] = [None] * self._program.ndim
-        rests, pinned = [], set()
+        rests = []
         for axis, relation, offset in zip(
             self._axes(node), self._relations(node), node.offsets, strict=True
         ):
             step = _step(relation)
             position[axis] = offset // step if step else 0
             rests.append(offset % step if step else offset)
-            pinned |= set() if step else {axis}
         key = (Read, node.parameter, node.component, tuple(rests), node.relation)
-        return self._pattern(key, node, pinned=frozenset(pinned)), tuple(position)
+        return self._pattern(key, node), tuple(position)
 
     def _pattern(
         self,
         key: Any,
         node: Expression,
-        operands: tuple[tuple[Pattern, Position], ...] = (),
-        *,
-        pinned: frozenset[int] = frozenset(),
+        operands: tuple[Placed, ...] = (),
     ) -> Pattern:
         known = self._known.get((key, operands))
         if known is None:
             fixed = any(operand.fixed for operand, _ in operands) or self._is_written(node)
-            known = self._known[key, operands] = Pattern(node, operands, pinned, fixed)
+            known = self._known[key, operands] = Pattern(node, operands, fixed)
             self.all.append(known)
         return known
 

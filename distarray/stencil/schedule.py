@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from distarray.stencil.patterns import Pattern, Position
+from distarray.stencil.patterns import Pattern, Placed, Position
 
 Steps = tuple[int, ...]
-Placed = tuple[Pattern, Position]
 
 
 @dataclass(eq=False)
@@ -131,11 +130,12 @@ class Schedule:
             self._add(Stage(span, [(p, self.found[p].low) for p in group], set(group)))
 
     def _joins(self, pattern: Pattern) -> bool:
-        """Let the first stage that reads a pattern keep it, if it needs it at its own points."""
+        """Let the first stage that reads a pattern keep it, if it needs it at its own points: as it
+        does if it has as many points as are kept.
+        """
         one = self.found[pattern]
         first = max((stage for stage, _ in one.reads), key=self.stages.index)
-        here = all(position == one.low for stage, position in one.reads if stage is first)
-        if not here or first.span != one.span or not first.own:
+        if first.span != one.span or not first.own:
             return False
         one.reads = [read for read in one.reads if read[0] is not first]
         first.own.add(pattern)

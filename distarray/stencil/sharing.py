@@ -28,8 +28,8 @@ from collections.abc import Sequence
 from distarray.stencil import analysis
 from distarray.stencil.calls import TRANSCENDENTAL, as_dtype
 from distarray.stencil.expression import Call, Expression, Program, Read, Reduction
-from distarray.stencil.patterns import Pattern, Patterns
-from distarray.stencil.schedule import Placed, Schedule, Stage
+from distarray.stencil.patterns import Pattern, Patterns, Placed
+from distarray.stencil.schedule import Schedule, Stage
 
 #: The part of its time that a kernel must save for its values to be kept.
 LEAST_SHARE = 0.15

@@ -21,8 +21,8 @@ import numpy as np
 from distarray.stencil import sharing
 from distarray.stencil.calls import as_dtype
 from distarray.stencil.expression import Expression, Program, Shared, intern
-from distarray.stencil.patterns import Pattern, Patterns, Position
-from distarray.stencil.schedule import Kept, Placed, Schedule, Stage
+from distarray.stencil.patterns import Pattern, Patterns, Placed, Position
+from distarray.stencil.schedule import Kept, Schedule, Stage
 
 
 @dataclass(frozen=True)
