@@ -376,6 +376,27 @@ def test_stable_time_step_is_stable(cells, advection, safety):
     assert flow.residual < 1.0
 
 
+def test_shear_layers_gain_no_energy_at_the_stable_time_step():
+    """The pressure gradient of a stage lags behind the waves that the layers roll up to."""
+    flow = solver(
+        cells=(64, 64),
+        viscosity=0.0,
+        periodic=True,
+        safety=1.0,
+        measure_every=2,
+        initial=(
+            lambda x, y: np.tanh(30.0 * np.where(y < 0.5, y - 0.25, 0.75 - y)) + 0.0 * x,
+            lambda x, y: 0.05 * np.sin(2.0 * np.pi * x) + 0.0 * y,
+        ),
+    )
+    energies = [flow.kinetic_energy()]
+    while flow.time < 1.4:
+        flow.run(max_steps=10)
+        energies.append(flow.kinetic_energy())
+    assert np.diff(energies).max() < 1e-4 * energies[0]
+    assert energies[-1] > 0.98 * energies[0]
+
+
 def test_decay_of_three_dimensional_vortices():
     """Energy falls at the rate 6 nu of the first mode, to h^2 and dt."""
     flow = IncompressibleSolver(taylor_green((32, 32, 32), 100.0))
@@ -482,7 +503,7 @@ def test_walls_that_start_from_rest_are_looked_at_in_advance():
         measure_every=5,
     )
     flow.run(max_steps=1)
-    assert 50.0 * 10 * flow.time * 8 * flow.time < 1.97
+    assert 50.0 * 10 * flow.time * 8 * flow.time < 1.5
 
 
 def test_cavity_case_is_the_lid_driven_cavity():
