@@ -122,12 +122,12 @@ class LatticeSolver(Solver):
 
     def forces(self) -> dict[str, tuple[float, ...]]:
         """The force on each of `config.forces` in the last step that was measured, per density (and
-        per length in two dimensions), for each axis; 0 before the first step. Collective; the same
+        per length in two dimensions), for each axis; 0 before there was one. Collective; the same
         bits on any ranks.
 
         What populations leave when they return from the surface (momentum exchange; Ladd 1994,
         Mei, R., Yu, D., Shyy, W., Luo, L.-S. (2002) Phys. Rev. E 65(4), 041203), less the pressure
-        of the fluid at rest. The first step and each `measure_every`-th are measured.
+        of the fluid at rest. Each `measure_every`-th step is measured.
         """
         unit = self.config.spacing ** (self.config.ndim + 1) / self.config.time_step**2
         return {name: tuple(unit * float(f) for f in found) for name, found in self._on.items()}
@@ -206,9 +206,6 @@ class LatticeSolver(Solver):
         return pressure, velocity
 
     # ---- what the base asks for
-
-    def _due(self) -> bool:
-        return self.step_count == 0 or super()._due()
 
     def _limit(self, speeds: Sequence[float]) -> float:
         return self.config.time_step

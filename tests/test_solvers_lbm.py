@@ -1,0 +1,615 @@
+"""The lattice Boltzmann solver on one rank: what is exact, orders of accuracy, files, errors."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import distarray as da
+from solvers.incompressible.shapes import Circle
+from solvers.lbm import LatticeConfig, LatticeSolver
+from solvers.lbm import lattice as lattices
+from solvers.lbm import solver as lattice_solver
+from solvers.lbm.collision import COLLISIONS, Collision, state_of
+from solvers.lbm.kernels import stream_collide
+from solvers.lbm.lattice import LATTICES, Lattice
+from solvers.lbm.reference import centres
+
+EVERY = list(itertools.product(LATTICES.values(), COLLISIONS.values()))
+NAMES = [f"{lattice.name}-{collision.name}" for lattice, collision in EVERY]
+
+
+def solver(**options):
+    return LatticeSolver(LatticeConfig(**options))
+
+
+def drawn(lattice, seed=3):
+    return 0.02 * np.random.default_rng(seed).standard_normal(lattice.size)
+
+
+def collided(lattice, collision, f, force=None, omega=1.7, odd=1.1):
+    state = state_of(lattice, list(f), force)
+    return np.array(collision.collide(lattice, list(f), state, omega, odd))
+
+
+# ------------------------------------------------------------------------------ one cell, by NumPy
+
+
+@pytest.mark.parametrize("lattice", LATTICES.values(), ids=LATTICES)
+def test_lattices_are_isotropic(lattice):
+    c, w, unit = np.array(lattice.velocities), np.array(lattice.weights), np.eye(lattice.ndim)
+    assert lattice.size == int(lattice.name.split("Q")[1])
+    assert len(set(lattice.velocities)) == lattice.size
+    assert w.sum() == pytest.approx(1.0, abs=1e-15)
+    np.testing.assert_array_equal(c[list(lattice.opposite)], -c)
+    second = np.einsum("i,ia,ib->ab", w, c, c)
+    np.testing.assert_allclose(second, unit / 3, atol=1e-16)
+    fourth = np.einsum("i,ia,ib,ic,id->abcd", w, c, c, c, c)
+    pairs = np.einsum("ab,cd->abcd", unit, unit)
+    isotropic = pairs + pairs.transpose(0, 2, 1, 3) + pairs.transpose(0, 3, 2, 1)
+    np.testing.assert_allclose(fourth, isotropic / 9, atol=1e-16)
+
+
+def leak(collision):
+    """A broken one, which loses a part in 1e9 of one population."""
+
+    def collide(lattice, f, state, omega, odd):
+        found = collision.collide(lattice, f, state, omega, odd)
+        found[1] = found[1] + 1e-9 * f[1]
+        return found
+
+    return Collision("leaking", collide, collision.equilibrium)
+
+
+@pytest.mark.parametrize(("lattice", "collision"), EVERY, ids=NAMES)
+def test_collisions_keep_mass_and_momentum_to_round_off(lattice, collision):
+    f, c = drawn(lattice), np.array(lattice.velocities)
+    force = (1e-3, -2e-3, 3e-3)[: lattice.ndim]
+
+    def errors(how):
+        after = collided(lattice, how, f, force) - f
+        return max(abs(after.sum()), abs(c.T @ after - force).max())
+
+    assert errors(collision) < 5e-16
+    assert errors(leak(collision)) > 1e-12
+
+
+@pytest.mark.parametrize(("lattice", "collision"), EVERY, ids=NAMES)
+def test_equilibria_have_their_moments_and_stay(lattice, collision):
+    c, w = np.array(lattice.velocities), np.array(lattice.weights)
+    u = np.array((0.06, -0.02, 0.04)[: lattice.ndim])
+    f = np.array(collision.equilibrium(lattice, 0.03, list(u)))
+    assert f.sum() == pytest.approx(0.03, abs=1e-16)
+    np.testing.assert_allclose(c.T @ f, 1.03 * u, atol=1e-16)
+    stress = np.einsum("i,ia,ib->ab", f + w, c, c)
+    np.testing.assert_allclose(
+        stress, 1.03 * (np.eye(lattice.ndim) / 3 + np.outer(u, u)), atol=1e-15
+    )
+    np.testing.assert_allclose(collided(lattice, collision, f), f, rtol=0, atol=1e-16)
+
+
+@pytest.mark.parametrize("lattice", LATTICES.values(), ids=LATTICES)
+def test_one_rate_is_the_formula_of_bhatnagar_gross_krook(lattice):
+    """And two equal rates are one; the force is Guo's."""
+    c, w = np.array(lattice.velocities), np.array(lattice.weights)
+    whole, omega, g = drawn(lattice) + w, 1.7, np.array((1e-3, -2e-3, 3e-3)[: lattice.ndim])
+    rho = whole.sum()
+    u = (c.T @ whole + 0.5 * g) / rho
+    cu = c @ u
+    calm = w * rho * (1 + 3 * cu + 4.5 * cu**2 - 1.5 * u @ u)
+    push = (1 - omega / 2) * w * (3 * (c @ g - u @ g) + 9 * cu * (c @ g))
+    expected = whole - omega * (whole - calm) + push - w
+    for name in ("bgk", "trt"):
+        found = collided(lattice, COLLISIONS[name], whole - w, tuple(g), omega, omega)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)
+    broken = collided(lattice, COLLISIONS["trt"], whole - w, tuple(g), omega, 1.6)
+    assert abs(broken - expected).max() > 1e-6
+
+
+@pytest.mark.parametrize("lattice", LATTICES.values(), ids=LATTICES)
+def test_cumulants_leave_a_normal_distribution(lattice):
+    """Central moments of third order vanish, those of fourth follow from the covariance; the
+    deviator of the stress keeps its share 1 - omega.
+    """
+    c, w, omega = np.array(lattice.velocities), np.array(lattice.weights), 1.7
+
+    def central(f):
+        rho, mean = f.sum(), c.T @ f / f.sum()
+        d = c - mean
+        return [
+            np.einsum(f"i{''.join(f',i{a}' for a in 'abcd'[:n])}->{'abcd'[:n]}", f / rho, *[d] * n)
+            for n in (2, 3, 4)
+        ]
+
+    whole = drawn(lattice) + w
+    before = central(whole)
+    after = central(collided(lattice, COLLISIONS["cumulant"], whole - w, None, omega) + w)
+    unit = np.eye(lattice.ndim)
+
+    def deviator(stress):
+        return stress - np.trace(stress) / lattice.ndim * unit
+
+    np.testing.assert_allclose(deviator(after[0]), (1 - omega) * deviator(before[0]), atol=1e-15)
+    assert np.trace(after[0]) == pytest.approx(lattice.ndim / 3, abs=1e-14)
+    for a, b in itertools.permutations(range(lattice.ndim), 2):
+        assert abs(after[1][a, b, b]) < 1e-15
+        normal = after[0][a, a] * after[0][b, b] + 2 * after[0][a, b] ** 2
+        assert after[2][a, a, b, b] == pytest.approx(normal, abs=1e-15)
+    assert max(abs(before[1][0, 1, 1]), abs(before[1][1, 0, 0])) > 1e-3
+
+
+# ------------------------------------------------------------------------------------- streaming
+
+
+@pytest.mark.parametrize("lattice", LATTICES.values(), ids=LATTICES)
+def test_streaming_is_an_exact_shift(lattice):
+    shape = (5, 4, 3)[: lattice.ndim]
+    grid = da.Grid(shape, periodic=True)
+    f = grid.zeros(components=(lattice.size,))
+    values = np.random.default_rng(5).standard_normal((lattice.size, *shape))
+    f[...] = values
+    kernel = stream_collide(lattice, COLLISIONS["bgk"])
+    last = da.iterate(kernel, f, grid.zeros_like(f), steps=2, omega=0.0, odd=0.0)
+    axes = tuple(range(lattice.ndim))
+    for sign, same in ((2, True), (-2, False)):
+        moved = [
+            np.roll(v, [sign * n for n in c], axes)
+            for v, c in zip(values, lattice.velocities, strict=True)
+        ]
+        assert np.array_equal(last.gather(), moved) == same
+
+
+def test_each_population_is_read_and_written_once():
+    kernel = stream_collide(LATTICES["D3Q19"], COLLISIONS["bgk"])
+    f = da.Grid((4, 4, 4), periodic=True).zeros(components=(19,))
+    text = kernel.source("c", f, f.copy())
+    assert "f18[" in text
+    assert "f19[" not in text
+
+
+# ---------------------------------------------------------------------------- exact in whole flows
+
+
+def test_uniform_flow_stays_uniform():
+    for collision in COLLISIONS:
+        flow = solver(
+            cells=(6, 5),
+            viscosity=0.01,
+            bounds=((0, 6), (0, 5)),
+            periodic=True,
+            collision=collision,
+            initial=(0.8, -0.5),
+        )
+        flow.run(max_steps=50)
+        u = flow.velocity().gather()
+        for component, value in enumerate((0.8, -0.5)):
+            np.testing.assert_allclose(u[component], value, rtol=0, atol=3e-14)
+
+
+CLOSED = {
+    "cells": (16, 12),
+    "viscosity": 0.02,
+    "bounds": ((0.0, 16 / 12), (0.0, 1.0)),
+    "walls": {"y+": (1.0, 0.0)},
+    "obstacles": {"disc": Circle((0.6, 0.5), 0.2)},
+    "measure_every": 1000,
+}
+PERIODIC = {
+    "cells": (12, 10),
+    "viscosity": 0.01,
+    "bounds": ((0.0, 1.2), (0.0, 1.0)),
+    "periodic": True,
+    "initial": (lambda x, y: np.sin(2 * np.pi * y), lambda x, y: 0.5 * np.cos(2 * np.pi * x / 1.2)),
+    "measure_every": 1000,
+}
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["kept", "broken"])
+def test_mass_and_momentum_are_kept_for_a_thousand_steps(broken, monkeypatch):
+    if broken:
+        found = leak(COLLISIONS["trt"])
+        monkeypatch.setattr(lattice_solver, "collision", lambda name: found)
+    drifts = []
+    for options, names in ((CLOSED, ["mass"]), (PERIODIC, ["mass", "momentum_x", "momentum_y"])):
+        flow = solver(**options)
+        start = flow.scalars()
+        flow.run(max_steps=1000)
+        end = flow.scalars()
+        drifts += [abs(end[name] - start[name]) / start["mass"] for name in names]
+    assert (max(drifts) < 1e-12) is not broken
+
+
+def mirrored_pair(axis, **options):
+    """A flow, and the values of one whose lid moves the other way, turned round along the axis."""
+    ndim = len(options["cells"])
+    speed = [0.3, 0.4, 0.2][:ndim]
+    speed[1] = 0.0
+    walls = [
+        {"y+": tuple(speed)},
+        {"y+": tuple(-u if a == axis else u for a, u in enumerate(speed))},
+    ]
+    flows = [solver(walls=wall, viscosity=0.005, **options) for wall in walls]
+    for flow in flows:
+        flow.run(max_steps=30)
+    one, other = (np.array(flow.velocity().gather()) for flow in flows)
+    other = np.flip(other, axis + 1)
+    other[axis] *= -1.0
+    return one, other
+
+
+SYMMETRIC = {
+    "cells": (12, 11),
+    "bounds": ((0.0, 12 / 11), (0.0, 1.0)),
+    "obstacles": {"disc": Circle((6 / 11, 0.5), 0.2)},
+}
+
+
+@pytest.mark.parametrize("collision", COLLISIONS)
+def test_mirrored_flows_have_mirrored_bits(collision):
+    one, other = mirrored_pair(0, collision=collision, **SYMMETRIC)
+    assert abs(one).max() > 0.05
+    assert one.tobytes() == other.tobytes() or np.array_equal(one, other)
+
+
+def test_mirrored_flows_have_mirrored_bits_in_three_dimensions():
+    for axis in (0, 2):
+        one, other = mirrored_pair(
+            axis, cells=(6, 5, 7), lattice="D3Q19", bounds=((0, 6), (0, 5), (0, 7)), speed=1.0
+        )
+        assert np.array_equal(one, other)
+
+
+def test_sums_in_another_order_break_symmetry(monkeypatch):
+    monkeypatch.setattr(
+        Lattice,
+        "add",
+        lambda self, terms: sum(list(terms.values())[1:], next(iter(terms.values()))),
+    )
+    one, other = mirrored_pair(0, collision="trt", **SYMMETRIC)
+    assert not np.array_equal(one, other)
+    np.testing.assert_allclose(one, other, atol=1e-13)
+
+
+def test_a_square_duct_at_rest_stays_at_rest():
+    duct = {
+        "cells": (6, 6, 2),
+        "bounds": ((0, 6), (0, 6), (0, 2)),
+        "viscosity": 0.3,
+        "periodic": (False, False, True),
+    }
+    flow = solver(**duct, measure_every=1000)
+    flow.run(max_steps=100)
+    assert float(abs(flow.velocity()).max()) < 1e-14
+    moved = solver(**duct, measure_every=1000, force=(0.0, 0.0, 1e-2))
+    moved.run(max_steps=100)
+    u = moved.velocity().gather()
+    assert abs(u[2]).max() > 1e-2
+    assert abs(u[:2]).max() < 1e-6
+
+
+@pytest.mark.parametrize("collision", COLLISIONS)
+def test_a_force_gives_its_momentum_at_once(collision):
+    """U = G t, also after one step: half of the force belongs to the velocity."""
+    flow = solver(
+        cells=(4, 3),
+        bounds=((0, 4), (0, 3)),
+        periodic=True,
+        viscosity=0.1,
+        collision=collision,
+        force=(0.01, -0.02),
+    )
+    for steps in (1, 6):
+        flow.run(max_steps=steps)
+        u = flow.velocity().gather()
+        np.testing.assert_allclose(u[0], 0.01 * flow.time, rtol=1e-12)
+        np.testing.assert_allclose(u[1], -0.02 * flow.time, rtol=1e-12)
+
+
+def test_the_momentum_of_the_fluid_goes_to_walls_and_bodies():
+    """Every step: the change of momentum is the force less what surfaces receive, to round-off."""
+    names = ("disc", "x-", "x+", "y-", "y+")
+    flow = solver(**(CLOSED | {"measure_every": 1}), forces=names, force=(0.5, -0.25))
+    fluid = flow.scalars()["mass"]  # density 1 at the start
+    worst, unbalanced = 0.0, 0.0
+    for _ in range(20):
+        before = flow.scalars()
+        flow.step()
+        after, forces = flow.scalars(), flow.forces()
+        for axis, push in enumerate((0.5, -0.25)):
+            name = "momentum_" + "xy"[axis]
+            change = (after[name] - before[name]) / flow.config.time_step
+            received = sum(forces[surface][axis] for surface in names)
+            worst = max(worst, abs(change - (push * fluid - received)))
+            unbalanced = max(unbalanced, abs(forces["disc"][axis]))
+    assert unbalanced > 1e-3
+    assert worst < 1e-12
+
+
+def test_three_dimensions_contain_two():
+    """D3Q27 is D2Q9 for a flow that does not depend on z."""
+    common = {"viscosity": 0.02, "walls": {"y+": (1.0, 0.0)}}
+    plane = solver(cells=(8, 8), **common)
+    box = solver(
+        cells=(8, 8, 2),
+        bounds=((0, 1), (0, 1), (0, 0.25)),
+        lattice="D3Q27",
+        periodic=(False, False, True),
+        viscosity=0.02,
+        walls={"y+": (1.0, 0.0, 0.0)},
+    )
+    for flow in (plane, box):
+        flow.run(max_steps=30)
+    u = box.velocity().gather()
+    np.testing.assert_allclose(u[:2, :, :, 0], plane.velocity().gather(), rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(u[..., 0], u[..., 1])
+
+
+# -------------------------------------------------------------------------------- exact solutions
+
+
+def channel_error(cells, collision="trt", *, viscosity=0.2, steady=1e-11, **options):
+    """Largest deviation from the parabola of height 1, from which the flow starts."""
+    flow = solver(
+        cells=(2, cells),
+        bounds=((0.0, 2.0 / cells), (0.0, 1.0)),
+        periodic=(True, False),
+        viscosity=viscosity,
+        mach=0.3,
+        force=(8.0 * viscosity, 0.0),
+        collision=collision,
+        initial=(lambda x, y: 4.0 * y * (1.0 - y) + 0.0 * x, 0.0),
+        **options,
+    )
+    flow.run(steady=steady, max_steps=4000)
+    y = centres(flow, 1)
+    return abs(flow.velocity()[0].gather() - 4.0 * y * (1.0 - y)).max()
+
+
+def test_two_rates_give_the_parabola_of_poiseuille():
+    assert channel_error(8) < 1e-10
+    assert channel_error(8, magic=0.25) > 1e-3  # other walls
+
+
+def test_one_rate_gives_the_parabola_to_its_slip():
+    """At tau = 1.4 or so the wall is missed by a share of a cell that grows with its square."""
+    assert 1e-4 < channel_error(39, "bgk", viscosity=0.133, steady=1e-7) < 0.006
+    assert channel_error(12, "bgk", viscosity=0.133, steady=1e-7) > 0.006
+
+
+def test_a_moving_wall_gives_the_line_of_couette():
+    flow = solver(
+        cells=(2, 6),
+        bounds=((0, 1 / 3), (0, 1)),
+        periodic=(True, False),
+        viscosity=0.5,
+        mach=0.3,
+        walls={"y+": (1.0, 0.0)},
+        forces=("y-", "y+"),
+    )
+    flow.run(steady=1e-12, max_steps=3000)
+    np.testing.assert_allclose(flow.velocity()[0].gather()[0], centres(flow, 1), atol=1e-11)
+    # Stress nu du/dy on the length of the wall.
+    assert flow.forces()["y-"][0] == pytest.approx(0.5 / 3, abs=1e-11)
+    assert flow.forces()["y+"][0] == pytest.approx(-0.5 / 3, abs=1e-11)
+
+
+@pytest.mark.parametrize("collision", COLLISIONS)
+def test_a_shear_wave_decays_with_the_viscosity(collision):
+    flow = solver(
+        cells=(2, 32),
+        bounds=((0, 1 / 16), (0, 1)),
+        periodic=True,
+        viscosity=0.01,
+        mach=0.05,
+        collision=collision,
+        initial=(lambda x, y: np.sin(2 * np.pi * y) + 0 * x, 0.0),
+    )
+    wave = np.sin(2 * np.pi * centres(flow, 1))
+
+    def amplitude():
+        return 2.0 * (flow.velocity()[0].gather()[0] * wave).mean()
+
+    first, began = amplitude(), flow.time
+    flow.run(until=0.5)
+    rate = math.log(first / amplitude()) / (flow.time - began)
+    measured = rate / (2 * np.pi) ** 2
+    assert measured == pytest.approx(0.01, rel=5e-3)
+    unshifted = flow.config.tau / 3 * flow.config.spacing**2 / flow.config.time_step
+    assert measured != pytest.approx(unshifted, rel=0.5)
+
+
+def carried_vortices_error(cells, collision, viscosity=0.1):
+    """Of the velocity, rms, at time 0.5: vortices of Taylor and Green carried along (1, 1)."""
+    flow = solver(
+        cells=(cells, cells),
+        bounds=((0.0, 2 * np.pi),) * 2,
+        periodic=True,
+        viscosity=viscosity,
+        speed=2.0,
+        mach=0.2 * 12 / cells,
+        collision=collision,
+        initial=(lambda x, y: 1 + np.cos(x) * np.sin(y), lambda x, y: 1 - np.sin(x) * np.cos(y)),
+        pressure=lambda x, y: -0.25 * (np.cos(2 * x) + np.cos(2 * y)),
+    )
+    flow.run(until=0.5)
+    decay = math.exp(-2 * 0.1 * flow.time)
+    x, y = (centres(flow, axis) - flow.time for axis in (0, 1))
+    exact = [1 + decay * np.outer(np.cos(x), np.sin(y)), 1 - decay * np.outer(np.sin(x), np.cos(y))]
+    return np.sqrt(np.mean((flow.velocity().gather() - exact) ** 2))
+
+
+@pytest.mark.parametrize("collision", COLLISIONS)
+def test_the_velocity_is_of_second_order_with_diffusive_scaling(collision):
+    errors = [carried_vortices_error(cells, collision) for cells in (12, 24, 48)]
+    for coarse, fine in itertools.pairwise(errors):
+        assert 1.9 < math.log2(coarse / fine) < 2.1
+
+
+def test_a_wrong_viscosity_shows_in_the_order():
+    errors = [carried_vortices_error(cells, "bgk", viscosity=0.12) for cells in (24, 48)]
+    assert math.log2(errors[0] / errors[1]) < 1.9
+
+
+def test_cumulants_bear_a_viscosity_at_which_one_rate_fails():
+    """A thin shear layer in which tau = 1/2 + 3e-5 (Minion, M. L., Brown, D. L. 1997)."""
+    layer = {
+        "cells": (32, 32),
+        "periodic": True,
+        "viscosity": 2e-5,
+        "mach": 0.2,
+        "measure_every": 20,
+        "initial": (
+            lambda x, y: np.tanh(80 * np.where(y < 0.5, y - 0.25, 0.75 - y)) + 0 * x,
+            lambda x, y: 0.05 * np.sin(2 * np.pi * (x + 0.25)) + 0 * y,
+        ),
+    }
+    flow = solver(collision="cumulant", **layer)
+    start = flow.scalars()["energy"]
+    flow.run(until=2.0)
+    assert 0.1 * start < flow.scalars()["energy"] < start
+    with pytest.raises(da.SolverError, match=r"no longer finite|Mach number"):
+        solver(collision="bgk", **layer).run(until=2.0)
+
+
+# ------------------------------------------------------------------------------ inflow and outflow
+
+
+def test_a_plug_flow_enters_and_leaves():
+    flow = solver(
+        cells=(8, 4),
+        bounds=((0, 2), (0, 1)),
+        periodic=(False, True),
+        viscosity=0.05,
+        inflow={"x-": (1.0, 0.0)},
+        outflow={"x+": 0.0},
+        initial=(1.0, 0.0),
+    )
+    flow.run(max_steps=100)
+    u = flow.velocity().gather()
+    np.testing.assert_allclose(u[0], 1.0, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(u[1], 0.0, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("driven", ["velocity", "pressure"])
+def test_an_open_channel_finds_its_parabola(driven):
+    """And the pressure gradient -8 nu; given values lie half a cell outside."""
+    cells, viscosity = (24, 12), 0.2
+    length = 2.0 + 1.0 / 12  # between the centres outside
+    ends = {
+        "velocity": {
+            "inflow": {"x-": (lambda t, x, y: 4 * y * (1 - y), 0.0)},
+            "outflow": {"x+": 0.0},
+        },
+        "pressure": {"outflow": {"x-": 8 * viscosity * length, "x+": 0.0}},
+    }[driven]
+    flow = solver(cells=cells, bounds=((0, 2), (0, 1)), viscosity=viscosity, mach=0.05, **ends)
+    flow.run(steady=1e-3, max_steps=6000)
+    y = centres(flow, 1)
+    u = flow.velocity().gather()
+    np.testing.assert_allclose(u[0], np.broadcast_to(4 * y * (1 - y), cells), rtol=0, atol=0.015)
+    assert abs(u[1]).max() < 0.005
+    slope = np.gradient(flow.pressure().gather().mean(axis=1), 1 / 12)[4:-4]
+    np.testing.assert_allclose(slope, -8 * viscosity, rtol=0.02)
+
+
+# ------------------------------------------------------------------------------ runs, files, types
+
+
+def test_a_run_ends_with_the_first_step_at_its_end_and_goes_on_from_a_file(tmp_path):
+    options = CLOSED | {"forces": ("disc",), "measure_every": 7}
+    flow = solver(**options)
+    flow.run(until=0.1, output=tmp_path, every=5)
+    assert 0.0 <= flow.time - 0.1 < flow.config.time_step
+    assert flow.time == flow.step_count * flow.config.time_step
+    flow.save(tmp_path / "state.h5")
+    again = solver(**options)
+    again.restore(tmp_path / "state.h5")
+    assert again.forces() == flow.forces()
+    for one in (flow, again):
+        one.run(max_steps=11)
+    assert again.scalars() == flow.scalars()
+    assert again.residual == flow.residual
+    ours, theirs = (one.fields["populations"].gather() for one in (flow, again))
+    assert ours.tobytes() == theirs.tobytes()
+    assert (tmp_path / "scalars.csv").read_text().startswith("step,time,dt,residual,mass,")
+    saved = da.load(tmp_path / "state.h5", again.grid)
+    assert {"velocity", "pressure", "populations"} <= saved.arrays.keys()
+
+
+def test_single_precision_follows_double_precision():
+    flows = [solver(**CLOSED, dtype=dtype) for dtype in ("float64", "float32")]
+    for flow in flows:
+        flow.run(max_steps=100)
+    double, single = (flow.velocity().gather() for flow in flows)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, double, rtol=0, atol=2e-5)
+
+
+def test_bodies_are_at_rest_and_hold_no_mass():
+    flow = solver(**CLOSED, force=(1.0, 0.0))
+    flow.run(max_steps=20)
+    x, y = centres(flow, 0)[:, None], centres(flow, 1)[None, :]
+    inside = np.hypot(x - 0.6, y - 0.5) < 0.2
+    assert not flow.velocity().gather()[:, inside].any()
+    assert not flow.fields["populations"].gather()[:, inside].any()
+    mass = (~inside).sum() * flow.config.spacing**2
+    assert flow.scalars()["mass"] == pytest.approx(mass, rel=1e-13)
+
+
+def test_a_flow_faster_than_sound_allows_is_an_error():
+    flow = solver(cells=(4, 4), periodic=True, viscosity=1.0, force=(100.0, 0.0), measure_every=1)
+    with pytest.raises(da.SolverError, match="Mach number"):
+        flow.run(until=1.0)
+
+
+def test_another_time_step_is_refused():
+    with pytest.raises(da.SolverError, match=r"time step of a lattice is fixed at"):
+        solver(cells=(4, 4), periodic=True, viscosity=1.0).step(0.5)
+
+
+# ------------------------------------------------------------------------------------------ errors
+
+DISC = {"disc": Circle((0.05, 0.5), 0.1)}
+REFUSED = {
+    "tau": ({"viscosity": 0.0}, r"relaxation time tau .* is above 1/2, received viscosity=0.0"),
+    "negative": ({"viscosity": -1.0}, r"above 1/2, received viscosity=-1.0"),
+    "lattice": ({"lattice": "D2Q7"}, r"one of D2Q9, D3Q19, D3Q27, received 'D2Q7'"),
+    "axes": ({"lattice": "D3Q19"}, r"has 3 axes, received 2 numbers of cells; give D2Q9"),
+    "collision": ({"collision": "srt"}, r"one of bgk, trt, cumulant, received 'srt'"),
+    "mach": ({"mach": 0.5}, r"at most 0.3, .* received mach=0.5"),
+    "fast": ({"walls": {"y+": (2.0, 0.0)}}, r"No side is faster than 'speed'.* received 2"),
+    "cubes": ({"bounds": ((0, 2), (0, 1))}, r"Cells of a lattice are cubes"),
+    "one axis": ({"cells": (8,)}, r"two or three axes"),
+    "side": ({"walls": {"z+": (0.0, 0.0)}}, r"sides x-, x\+, y-, y\+, received 'z\+'"),
+    "twice": ({"walls": {"y+": (0.0, 0.0)}, "outflow": {"y+": 0.0}}, r"of one kind"),
+    "normal": ({"walls": {"y+": (0.0, 0.5)}}, r"lets nothing through"),
+    "moving by a function": ({"walls": {"y+": (lambda t, x, y: x, 0.0)}}, r"given by numbers"),
+    "pressure": ({"outflow": {"x+": "low"}}, r"pressure of an outflow is a finite number"),
+    "obstacle": ({"obstacles": {"disc": 3}}, r"a shape with a distance"),
+    "forces": ({"forces": ("wing",)}, r"here x-, x\+, y-, y\+, received 'wing'"),
+    "dtype": ({"dtype": "float16"}, r"float64 or float32"),
+    "force": ({"force": ("g", 0.0)}, r"force is a finite number for each axis"),
+    "start": ({"initial": ("u", 0.0)}, r"finite numbers or functions"),
+    "measure": ({"measure_every": 0}, r"at least 1 step apart"),
+    "speed": ({"speed": 0.0}, r"'speed' is above 0"),
+    "viscosity": ({"viscosity": "low"}, r"'viscosity' is a finite number"),
+    "over an inflow": (
+        {"inflow": {"x-": (1.0, 0.0)}, "outflow": {"x+": 0.0}, "obstacles": DISC},
+        r"keep clear of inflows and outflows, .* disc over the side 'x-'",
+    ),
+    "no room": ({"obstacles": {"disc": Circle((0.5, 0.5), 2.0)}}, r"needs room"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_describes_no_flow_is_one_sentence(name):
+    options, text = REFUSED[name]
+    with pytest.raises(da.SolverError, match=text) as raised:
+        solver(**({"cells": (8, 8), "viscosity": 0.1} | options))
+    assert "\n" not in str(raised.value)
+
+
+def test_unknown_names_are_refused_where_they_are_looked_up():
+    with pytest.raises(da.SolverError, match="give two or three numbers"):
+        lattices.lattice("D2Q9", 4)
