@@ -374,6 +374,16 @@ def test_a_uniform_state_keeps_its_bits(name):
     assert (law.fields["u"].gather() == 0.1).all()
 
 
+@pytest.mark.parametrize("name", ["ssp_rk2", "ssp_rk3"])
+def test_a_state_at_rest_keeps_its_bits(name):
+    law = growing(0.0, name)
+    values = np.random.default_rng(8).random((2, 4))
+    law.fields["u"][...] = values
+    law.stable_dt()
+    law.run(max_steps=5)
+    assert (law.fields["u"].gather() == values).all()
+
+
 def test_an_odd_state_stays_odd_to_the_bit():
     law = waves()
     with law.fields["u"].writing() as block:
