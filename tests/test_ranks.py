@@ -5,8 +5,8 @@ ranks. A file may set `RANKS = (2, 4)`, the only numbers it is for, `TIMEOUT = 1
 the whole file on one number of ranks, and `ALONE = True` if it needs processes in which no other
 test has run.
 
-To start ranks takes longer than most files, so that up to `TOGETHER` files share a job. A file that
-such a job did not reach, as an earlier one failed, gets one of its own.
+To start ranks takes longer than most files, so that all files for one number of ranks share a job.
+Those that it did not reach, as an earlier one failed, share the next.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ from tests import devices
 from tests.harness import ROOT, RanksResult, passed, ran, run_test_files
 
 RANKS = (1, 2, 3, 4, 8)
+#: On the CPU with `-m slow` alone, unless a file or --ranks asks for it: 4 x 2 ranks have all kinds
+#: of neighbours and corners that 2 x 2 have.
+SELDOM = 4
 TIMEOUT = 120
-TOGETHER = 8
+#: Seconds for all files of one job, which ends itself; this is for a harness that does not.
+LONGEST_JOB = 3600
 
 
 def settings(path: Path) -> dict[str, Any]:
@@ -48,15 +52,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make one item for each file and number of ranks."""
     items = []
     for path in sorted((ROOT / "tests" / "ranks").glob("ranks_*.py")):
-        own = settings(path)
-        limit = own.get("TIMEOUT", TIMEOUT)
-        # The job ends itself; this is for a harness that does not.
-        marks = pytest.mark.timeout(2 * TOGETHER * limit)
-        items += [
-            pytest.param(path, n, limit, id=f"{path.stem}-{n}", marks=marks)
-            for n in numbers(metafunc.config.getoption("ranks"), own.get("RANKS"))
-        ]
-    metafunc.parametrize(("path", "n", "limit"), items)
+        own = settings(path).get("RANKS")
+        chosen = metafunc.config.getoption("ranks")
+        for n in numbers(chosen, own):
+            seldom = n == SELDOM and not (own or chosen) and devices.current() == "cpu"
+            marks = [pytest.mark.timeout(LONGEST_JOB), *([pytest.mark.slow] if seldom else [])]
+            items.append(pytest.param(path, n, id=f"{path.stem}-{n}", marks=marks))
+    metafunc.parametrize(("path", "n"), items)
 
 
 class Jobs:
@@ -67,22 +69,24 @@ class Jobs:
         chosen = [
             (call.params["path"], call.params["n"]) for call in calls if "path" in call.params
         ]
-        self._shared: dict[tuple[Path, int], tuple[Path, ...]] = {}
+        self._files: dict[tuple[Path, int], tuple[Path, ...]] = {}
         self._results: dict[tuple[tuple[Path, ...], int], RanksResult] = {}
         for n in {n for _, n in chosen}:
-            files = [path for path, m in chosen if m == n and not settings(path).get("ALONE")]
-            for first in range(0, len(files), TOGETHER):
-                job = tuple(files[first : first + TOGETHER])
-                self._shared.update({(path, n): job for path in job})
+            job = tuple(path for path, m in chosen if m == n and not settings(path).get("ALONE"))
+            self._files.update({(path, n): job for path in job})
 
-    def result(self, path: Path, n: int, limit: float) -> RanksResult:
-        """The result of the job that ran this file."""
-        files = self._shared.get((path, n), (path,))
+    def result(self, path: Path, n: int) -> RanksResult:
+        """The result of the job that ran this file, or could have."""
+        files = self._files.get((path, n), (path,))
         if (files, n) not in self._results:
             longest = max(settings(file).get("TIMEOUT", TIMEOUT) for file in files)
             self._results[files, n] = run_test_files(files, n, longest)
         result = self._results[files, n]
-        return result if ran(result, path) else run_test_files([path], n, limit)
+        rest = tuple(file for file in files if not ran(result, file))
+        if path in rest and rest != files:
+            self._files.update({(file, n): rest for file in rest})
+            return self.result(path, n)
+        return result
 
 
 @pytest.fixture(scope="session")
@@ -91,8 +95,8 @@ def jobs(request: pytest.FixtureRequest) -> Jobs:
     return Jobs(items)
 
 
-def test_ranks(jobs: Jobs, path: Path, n: int, limit: float) -> None:
-    result = jobs.result(path, n, limit)
+def test_ranks(jobs: Jobs, path: Path, n: int) -> None:
+    result = jobs.result(path, n)
     if not passed(result, path):
         pytest.fail(result.report(), pytrace=False)
     print(result.stdout, result.stderr)

@@ -27,6 +27,7 @@ from tests.ranks.io_fields import (
     world,
 )
 
+RANKS = (1, 2, 3, 4, 8)
 TIMEOUT = 240
 
 

@@ -16,6 +16,7 @@ import distarray as da
 from tests.io_tools import sealed_again
 from tests.ranks.io_fields import digest, error, on_root, saved, world
 
+RANKS = (1, 3)
 TIMEOUT = 240
 
 
