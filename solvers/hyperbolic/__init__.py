@@ -4,8 +4,11 @@
 - `reconstruction`  values on faces: upwind, MUSCL, WENO
 - `riemann`         fluxes from the states on both sides of a face
 - `integrators`     strong-stability-preserving Runge-Kutta schemes
+- `stability`       Courant numbers up to which pairs of these are stable
 - `kernels`         an equation, as one cell sees it, and the kernels made of it
 - `solver`          conservation laws that advance by steps whose length follows the state
+- `config`          boxes of cells and schemes, as a frozen description
+- `errors`          distances from exact solutions, for tables
 """
 
 from solvers.hyperbolic.integrators import INTEGRATORS, Integrator, Stage, integrator

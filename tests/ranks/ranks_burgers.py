@@ -3,7 +3,7 @@
 import numpy as np
 
 from solvers.burgers import BurgersConfig, BurgersSolver
-from tests.ranks.flow_states import compare
+from tests.ranks.flow_states import alone, compare, state
 
 RANKS = (1, 2, 3, 4, 8)
 
@@ -20,3 +20,8 @@ WAVES = BurgersConfig(
 
 def test_waves_have_the_same_bits():
     compare(WAVES, 10, BurgersSolver)
+
+
+def test_the_simulated_device_gives_the_bits_of_the_cpu():
+    expected = alone(WAVES, 6, BurgersSolver, device="cpu")
+    assert state(WAVES, 6, BurgersSolver, device="simulated") == expected
