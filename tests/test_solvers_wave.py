@@ -479,6 +479,22 @@ def test_an_array_and_a_function_are_the_same_medium():
     assert by_function.fields["p"].gather().tobytes() == by_array.fields["p"].gather().tobytes()
 
 
+def test_a_file_of_another_medium_is_refused(tmp_path):
+    """A large array is compared by a digest, and not written out as text."""
+    speeds = np.linspace(1.0, 2.0, 40 * 40).reshape(40, 40)
+    options = {"cells": (40, 40), "sides": rigid(2), "order": 2, "initial": lambda x, y: x * y}
+    wave = solver(velocity=speeds, **options)
+    wave.step(wave.stable_dt())
+    wave.save(tmp_path / "wave.h5")
+    same = solver(velocity=speeds.copy(), **options)
+    same.restore(tmp_path / "wave.h5")
+    assert same.step_count == 1
+    assert (tmp_path / "wave.h5").stat().st_size < 3 * speeds.nbytes + 20_000
+    other = solver(velocity=speeds + 1e-9 * (speeds > 1.9), **options)
+    with pytest.raises(da.FileError, match="of another configuration: it has velocity="):
+        other.restore(tmp_path / "wave.h5")
+
+
 def test_a_run_lands_on_its_end_in_steps_of_one_length():
     wave = solver(cells=(32,), sources=(Source((0.5,), Ricker(5.0)),), receivers=((0.6,), (0.3,)),
                   width=8)  # fmt: skip
