@@ -231,7 +231,7 @@ def test_layers_conduct_as_in_series():
 # --------------------------------------------------------------------------------- conservation
 
 CLOSED = {
-    "cells": (12, 10),
+    "cells": (18, 15),
     "periodic": (True, False),
     "diffusivity": (lambda x, y: 1.0 + 0.5 * np.sin(2 * np.pi * x) + 0 * y, 0.3),
     "initial": lambda x, y: 1.0 + x * np.exp(y) + np.sin(50.0 * x * y),
