@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests import harness
+from tests import harness, test_ranks
 from tests.harness import (
     RanksFailed,
     RanksResult,
@@ -245,3 +245,29 @@ def test_import_that_fails_on_one_rank_is_a_failure(tmp_path: Path) -> None:
     assert not result.timed_out
     assert "on rank 2 of 3" in result.stderr
     assert "RuntimeError: cannot be imported" in result.stderr
+
+
+def test_files_that_a_job_did_not_reach_share_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of five files the second fails, and the last wants a job of its own."""
+    files = [tmp_path / f"ranks_{name}.py" for name in "abcde"]
+    calls: list[list[Path]] = []
+    for file in files:
+        file.write_text("ALONE = True\n" if file == files[4] else "")
+
+    def run(paths: Sequence[Path], n: int, _limit: float) -> RanksResult:
+        calls.append(list(paths))
+        printed = ""
+        for path in paths:
+            printed += f"{path}: {harness.STARTED}\n"
+            if path == files[1]:
+                break
+            printed += f"{path}: {harness.PASSED}\n"
+        return RanksResult((), 1, printed, "", 0.0)
+
+    monkeypatch.setattr(test_ranks, "run_test_files", run)
+    jobs = test_ranks.Jobs([(file, 2) for file in files])
+    outcomes = [passed(jobs.result(file, 2), file) for file in files]
+    assert outcomes == [True, False, True, True, True]
+    assert calls == [files[:4], files[2:4], files[4:]]

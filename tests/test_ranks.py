@@ -64,11 +64,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 class Jobs:
     """The jobs of the items that were chosen, each run when the first of its files is asked for."""
 
-    def __init__(self, items: list[pytest.Item]) -> None:
-        calls = [call for item in items if (call := getattr(item, "callspec", None))]
-        chosen = [
-            (call.params["path"], call.params["n"]) for call in calls if "path" in call.params
-        ]
+    def __init__(self, chosen: list[tuple[Path, int]]) -> None:
         self._files: dict[tuple[Path, int], tuple[Path, ...]] = {}
         self._results: dict[tuple[tuple[Path, ...], int], RanksResult] = {}
         for n in {n for _, n in chosen}:
@@ -92,7 +88,8 @@ class Jobs:
 @pytest.fixture(scope="session")
 def jobs(request: pytest.FixtureRequest) -> Jobs:
     items = [item for item in request.session.items if item.path == Path(__file__)]
-    return Jobs(items)
+    calls = [call for item in items if (call := getattr(item, "callspec", None))]
+    return Jobs([(call.params["path"], call.params["n"]) for call in calls])
 
 
 def test_ranks(jobs: Jobs, path: Path, n: int) -> None:
