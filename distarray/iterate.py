@@ -241,9 +241,14 @@ class _Loop:
         now, values = self.time(number), self.values(number)
         return [stage.prepare(arrays, now, values) for stage in self._stages]
 
-    def positions_of_stages(self) -> list[tuple[int, ...]]:
+    @property
+    def first_kernel(self) -> StencilKernel:
+        """The one that a step begins with."""
+        return self._stages[0].kernel
+
+    def positions_of_stages(self) -> tuple[tuple[int, ...], ...]:
         """The positions of the arrays of each kernel."""
-        return [stage.positions for stage in self._stages]
+        return tuple(stage.positions for stage in self._stages)
 
     def rotated(self, arrays: Sequence[DistArray]) -> list[DistArray]:
         moved = list(arrays)

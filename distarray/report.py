@@ -21,7 +21,7 @@ from distarray.comm import default
 from distarray.comm.base import Communicator
 
 #: What is computed; the others are communication and files.
-_COMPUTE = ("core", "remainder", "block", "graph")
+_COMPUTE = ("core", "remainder", "block", "graph", "tile")
 #: Bytes of the array that is copied to learn what the memory can do: more than caches hold.
 _COPIED = 1 << 26
 _REPEATS = 3

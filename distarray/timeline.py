@@ -32,7 +32,7 @@ from distarray.progress import tell_once
 
 #: Rows of a rank, from the top, and the events in each.
 ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("compute", ("core", "remainder", "block", "fill", "graph")),
+    ("compute", ("core", "remainder", "block", "fill", "graph", "tile")),
     ("communication", ("pack", "send", "wait", "unpack")),
     ("messages under way", ("exchange",)),
     ("reductions", ("reduce",)),

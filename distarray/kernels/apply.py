@@ -58,6 +58,8 @@ class StencilKernel:
         Whether contraction and reassociation are permitted.
     graphs : Recent
         Captured work of time loops whose steps begin with this kernel.
+    depths : Recent
+        How many steps of such loops are made in one pass over memory, where that was measured.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class StencilKernel:
         self._plans: Recent[Any, ApplyPlan] = Recent(MOST_PLANS)
         self._watched: dict[Hashable, weakref.ref[Any]] = {}
         self.graphs: Recent[Hashable, CapturedCycles] = Recent(MOST_GRAPHS)
+        self.depths: Recent[Hashable, int] = Recent(MOST_PLANS)
         functools.update_wrapper(self, function)
 
     # ---- running

@@ -18,6 +18,7 @@ from distarray.tiling.runner import function
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+    from distarray.kernels.apply import StencilKernel
 
 #: Bytes of a tile with all its steps: about what a core's second cache holds beside other data.
 CACHE_BYTES = 1_500_000
@@ -39,7 +40,10 @@ class Loop(Protocol):
 
     def planned(self, number: int, arrays: Sequence[Any]) -> list[PlannedCall]: ...
 
-    def positions_of_stages(self) -> Sequence[tuple[int, ...]]: ...
+    @property
+    def first_kernel(self) -> StencilKernel: ...
+
+    def positions_of_stages(self) -> tuple[tuple[int, ...], ...]: ...
 
     def rotated(self, arrays: Sequence[Any]) -> list[Any]: ...
 
@@ -65,6 +69,8 @@ class Tiling:
         self._communicator = fields[0].communicator
         self._made: dict[int, _Tiled] = {}
         self._depth: int | None = None
+        self._kept = loop.first_kernel.depths
+        self._key = (loop.positions_of_stages(), *map(_shape_of, fields))
         why = self._refusal(steps)
         if why is not None:
             self._depth = 1
@@ -72,6 +78,8 @@ class Tiling:
                 tell_once(f"iterate makes one step at a time: {why}.")
         elif self._asked is not None:
             self._depth = self._rounded(self._asked)
+        else:
+            self._depth = self._kept.find(self._key)
 
     @property
     def active(self) -> bool:
@@ -106,7 +114,7 @@ class Tiling:
             done += trial
         depths = list(seconds)
         slowest = self._communicator.allreduce(np.array([seconds[d] for d in depths]), "max")
-        self._depth = depths[int(np.argmin(slowest))]
+        self._depth = self._kept.keep(self._key, depths[int(np.argmin(slowest))])
         return done
 
     def _single(self, number: int, steps: int) -> None:
@@ -210,7 +218,7 @@ class _Tiled:
         arrays = self._loop.arrays
         pairs = list(zip(arrays, self._private, strict=True))
         for array, private in pairs:
-            if private is not array:
+            if private is not array and private.block.serial in self._steps.needed:
                 private[...] = array
         for done in range(0, steps, self._depth):
             scalars, state = [], list(self._private)
@@ -222,6 +230,12 @@ class _Tiled:
         for array, private in pairs:
             if private is not array and private.block.serial in self._steps.written:
                 array[...] = private
+
+
+def _shape_of(array: DistArray) -> tuple[Any, ...]:
+    """What the fastest number of steps depends on, the same on all ranks."""
+    decomposition = array.layout.decomposition
+    return array.shape, array.dtype, array.halo, decomposition.ranks, decomposition.periodic
 
 
 def _at_least(width: int, needed: int) -> bool:

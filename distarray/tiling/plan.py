@@ -110,6 +110,7 @@ class TiledSteps:
     ----------
     blocks : of all arrays
     written : serials of those that are written
+    needed : serials of those whose values before the steps matter
     """
 
     def __init__(self, calls: Sequence[Call], sizes: Sequence[int], *, whole: bool) -> None:
@@ -119,6 +120,7 @@ class TiledSteps:
         applications, wrapped = _applications(calls)
         ndim, first = calls[0].plan.program.ndim, calls[0].arrays[0]
         needs = schedule.needs(applications, ndim, whole=whole)
+        self.needed = set(needs) if whole else set(arrays)
         fields = [
             FieldReads(_regions(array, needs.get(serial), wrapped), {})
             for serial, array in arrays.items()

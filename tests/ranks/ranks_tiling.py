@@ -8,6 +8,7 @@ import distarray as da
 from distarray import spans
 from distarray.bench import diffuse
 from distarray.comm import default
+from distarray.tiling import loop
 
 SIZE = default().size
 
@@ -138,3 +139,19 @@ def test_blocks_that_are_narrow_take_fewer_steps():
             found.append(da.iterate(spread, u, u.copy(), steps=12, tile=tile, r=0.1).gather())
     assert len(recording.named("tile")) == 6
     np.testing.assert_array_equal(*found)
+
+
+def test_the_number_of_steps_that_is_measured():
+    """Steps that are tried count, whatever turns out to be fastest, and a later loop knows."""
+    least = loop.LEAST_STEPS, loop.WORTH_TILING
+    loop.LEAST_STEPS, loop.WORTH_TILING = 1, 0
+    try:
+        for again in range(2):
+            expected, _ = results("one kernel", (12 * SIZE, 24), True, 1, steps=57)
+            found, tiles = results("one kernel", (12 * SIZE, 24), True, "auto", steps=57)
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(one, other)
+            assert again or tiles >= 16 // 4 + 16 // 8
+    finally:
+        loop.LEAST_STEPS, loop.WORTH_TILING = least
+    assert len(set(default().allgather(tuple(spread.depths.values())))) == 1
