@@ -20,7 +20,7 @@ from solvers.box import (
     require_choice,
     side_names,
 )
-from solvers.hyperbolic.reconstruction import Reconstruction, reconstruction
+from solvers.hyperbolic.reconstruction import reconstruction
 from solvers.hyperbolic.solver import require_courant
 from solvers.hyperbolic.stability import USUAL, courant_limit
 
@@ -85,11 +85,6 @@ class BoxConfig:
         return per_axis(self.periodic, self.ndim)
 
     @property
-    def values(self) -> Reconstruction:
-        """How values on faces are found."""
-        return reconstruction(self.scheme, self.limiter)
-
-    @property
     def integrator_name(self) -> str:
         """The integrator, if "auto" the usual one."""
         return USUAL.get(self.scheme, "euler") if self.integrator == "auto" else self.integrator
@@ -102,7 +97,7 @@ class BoxConfig:
     @property
     def reach(self) -> int:
         """Cells on each side that a step of Euler reads."""
-        return self.values.reach
+        return reconstruction(self.scheme, self.limiter).reach
 
     @property
     def conditions(self) -> dict[str, Any]:

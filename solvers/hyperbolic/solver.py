@@ -14,7 +14,8 @@ then taken in this order:
 
 So every step that is taken has been checked against the speeds of the state it starts from, as if
 the reduction had been waited for, and messages of a reduction travel behind the work of a stage.
-Maxima are exact: all of this is the same to the bit on any ranks.
+What the speeds rise by within a step has the room between `courant` and the limit. Maxima are
+exact: all of this is the same to the bit on any ranks.
 """
 
 from __future__ import annotations
