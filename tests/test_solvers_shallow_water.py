@@ -302,9 +302,9 @@ def test_flow_over_a_bump_is_steady(regime):
             bathymetry=bump_case.bump, bounds=((0.0, 25.0),), inflow={"x-": (discharge,)},
             outflow=("x+",), side_depth={} if depth is None else {"x+": depth}, **options,
         )  # fmt: skip
-        flow.run(until=60.0)
+        flow.run(until=20.0)
         q = flow.fields["discharge"].gather()[0]
-        assert np.median(abs(q - discharge)) < 5e-3 * discharge
+        assert np.median(abs(q - discharge)) < 0.01 * discharge
         return abs(depth_of(flow) - exact(middles(100, 0.0, 25.0))).mean()
 
     assert error() < bound
@@ -423,7 +423,7 @@ def basin(riemann):
 
 @pytest.mark.parametrize("riemann", ["hllc", "roe"])
 @settings(
-    max_examples=60, deadline=None, database=None, derandomize=True,
+    max_examples=40, deadline=None, database=None, derandomize=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(values=states)
@@ -436,12 +436,13 @@ def test_depths_are_never_negative(riemann, values):
     flow.fields["discharge"][...] = (h * u)[None]
     flow.fields["bathymetry"][...] = b
     volume = flow.scalars()["volume"]
-    for _ in range(15):
+    for _ in range(10):
         flow.step(flow.stable_dt())
         assert depth_of(flow).min() >= 0.0
     assert flow.scalars()["volume"] == pytest.approx(volume, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_without_the_limit_of_what_passes_depths_become_negative(monkeypatch):
 
     @dataclasses.dataclass(frozen=True)
@@ -472,6 +473,15 @@ def test_velocity_goes_to_zero_with_the_depth():
     assert velocity(0.5, 1.5, 1e-3) == 3.0
     assert velocity(0.0, 0.0, 1e-3) == 0.0
     assert abs(velocity(1e-9, 1e-9, 1e-3)) < 1e-2
+
+
+def test_thin_water_forgets_momentum_that_its_velocity_does_not_show():
+    """Else it would be fast once it gets deeper."""
+    h, q = 1e-6, 1e-5
+    flow = flow_of((8,), depth=h, velocity=(q / h,), periodic=True, thin=1e-3)
+    for _ in range(20):  # a stage of the two of a step forgets all, the other keeps half
+        flow.step(1e-3)
+    assert abs(flow.fields["discharge"].gather()).max() < 2e-6 * q
 
 
 # ---------------------------------------------------------------------------------------- friction

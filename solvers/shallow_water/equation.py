@@ -96,7 +96,7 @@ class ShallowWater(Equation):
         return hurry(h, [velocity(h, p, thin) for p in q], cell.reciprocals, g)[1]
 
     def settle(self, values: Symbols, cell: Cell) -> list[Symbol]:
-        """Thin water keeps no more momentum than its velocity stands for."""
+        """Thin water forgets momentum that its velocity does not show."""
         h, *q = values
         thin = cell.scalars["thin"]
         return [h, *(da.where(h < thin, h * velocity(h, p, thin), p) for p in q)]

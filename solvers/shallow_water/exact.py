@@ -204,7 +204,7 @@ class SteadyFlow:
 @dataclass(frozen=True)
 class Lake:
     """Thacker's lake with a plane surface: a paraboloid of water that keeps its shape while its
-    middle swings through a bowl b = H (r^2 / a^2 - 1), along a line on one axis, in a circle on two.
+    middle swings through a bowl b = H (r^2 / a^2 - 1), along one axis, or in a circle on two.
 
     Parameters
     ----------
