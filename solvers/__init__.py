@@ -15,6 +15,8 @@
 - `poisson`        Poisson problems with exact solutions
 - `hyperbolic`     what solvers of hyperbolic equations share: limiters, reconstruction, time steps
 - `incompressible` Navier-Stokes of constant density: staggered grid, projection method
+- `wave`           acoustic waves: point sources, receivers, absorbing layers, free surfaces
+- `diffusion`      diffusion, explicit or by multigrid
 - `advection`      linear transport
 - `burgers`        Burgers' equation, with and without viscosity
 - `__main__`       `python -m solvers list` and `python -m solvers CASE`
