@@ -22,7 +22,7 @@ from solvers.shallow_water.cases import bump as bump_case
 from solvers.shallow_water.equation import ShallowWater, velocity
 from solvers.shallow_water.exact import DamBreak, Lake, SimpleWave, SteadyFlow, normal_velocity
 from solvers.shallow_water.reference import dam_breaks
-from solvers.shallow_water.riemann import RIEMANN
+from solvers.shallow_water.riemann import RIEMANN, speeds
 
 FIRST = {"reconstruction": "constant"}
 
@@ -70,6 +70,11 @@ def test_mirrored_sides_have_mirrored_bits(name):
     back = RIEMANN[name](hr, (-ur, vr), hl, (-ul, vl), 9.81)
     for a, b, sign in zip(there, back, (-1.0, 1.0, -1.0), strict=True):
         np.testing.assert_array_equal(a, sign * b)
+
+
+def test_a_front_on_dry_ground_runs_twice_as_fast_as_waves():
+    assert speeds(4.0, 1.0, 0.0, 0.0, 1.0) == (1.0 - 2.0, 1.0 + 2.0 * 2.0)
+    assert speeds(0.0, 0.0, 4.0, -1.0, 1.0) == (-1.0 - 2.0 * 2.0, -1.0 + 2.0)
 
 
 @pytest.mark.parametrize("name", RIEMANN)
