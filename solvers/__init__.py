@@ -15,6 +15,7 @@
 - `poisson`        Poisson problems with exact solutions
 - `hyperbolic`     what solvers of hyperbolic equations share: limiters, reconstruction, time steps
 - `incompressible` Navier-Stokes of constant density: staggered grid, projection method
+- `shallow_water`  water over a bed: dam breaks, floods, shores
 - `wave`           acoustic waves: point sources, receivers, absorbing layers, free surfaces
 - `diffusion`      diffusion, explicit or by multigrid
 - `advection`      linear transport
