@@ -14,6 +14,7 @@ from solvers.advection.cases import CASES as ADVECTION
 from solvers.burgers.cases import CASES as BURGERS
 from solvers.case import Case, Options
 from solvers.diffusion.cases import CASES as DIFFUSION
+from solvers.euler.cases import CASES as COMPRESSIBLE
 from solvers.incompressible.cases import CASES as FLOWS
 from solvers.lbm.cases import CASES as LATTICE
 from solvers.poisson.cases import CASES as POISSON
@@ -29,6 +30,7 @@ CASES: tuple[Case, ...] = (
     *SHALLOW_WATER,
     *ADVECTION,
     *BURGERS,
+    *COMPRESSIBLE,
 )
 
 #: Options of the command line that not all cases read, by their attributes of `case.Options`.

@@ -157,7 +157,7 @@ def shock_tubes() -> dict[str, ShockTube]:
     return found
 
 
-def shu_osher() -> Floats:
+def shu_osher_table() -> Floats:
     """Columns x, rho, u, p, drho of `data/shu_osher_recomputed.csv`: cell means of 400 cells at
     t = 1.8, computed by WENO on 3200 cells, and an estimate of the error of rho.
     """

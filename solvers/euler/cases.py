@@ -1,0 +1,329 @@
+"""Named flows of the command line: shock tubes, blasts, vortices, shear layers, reflections."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+import distarray as da
+from solvers import running
+from solvers.case import Case, Choice, Options
+from solvers.comparison import Comparison, Row, relative
+from solvers.euler import exact, problems
+from solvers.euler.config import EulerConfig
+from solvers.euler.riemann import SOLVERS
+from solvers.euler.scheme import LIMITERS, RECONSTRUCTIONS
+from solvers.euler.solver import EulerSolver
+from solvers.hyperbolic import INTEGRATORS
+from solvers.hyperbolic.errors import error_rows, positions
+from solvers.plot import draw
+
+READS = ("until", "every", "checkpoint", "restart")
+SCHEMES = (
+    Choice("scheme", RECONSTRUCTIONS, "muscl", "values on faces"),
+    Choice("limiter", LIMITERS, "van_leer", "slopes of muscl"),
+    Choice("riemann", tuple(SOLVERS), "hllc", "flux between two states"),
+    Choice("integrator", tuple(INTEGRATORS), "ssp_rk2", "of time"),
+)
+TESTS = tuple(name for name in exact.shock_tubes() if name.startswith("toro"))
+#: Growth of the mode of the shear layers, from linear theory of the same ramps, and between which
+#: amplitudes it is measured.
+GROWTH, GROWING = 2.83, (0.02, 0.06)
+
+#: Rows of a table, from the flow at its end.
+Compare = Callable[[EulerSolver], Comparison]
+
+
+def numerics(options: Options) -> dict[str, str]:
+    """What was chosen of the scheme."""
+    chosen = dict(options.chosen)
+    return {
+        "reconstruction": chosen["scheme"],
+        **{name: chosen[name] for name in ("limiter", "riemann", "integrator")},
+    }
+
+
+def play(options: Options, name: str, config: EulerConfig, until: float, compare: Compare) -> None:
+    """Run a flow, save and draw it, and print a table. Collective."""
+    until = until if options.until is None else options.until
+    flow = running.begin(EulerSolver(config, device=options.device), options, until)
+    running.run(flow, options, until)
+    _finish(flow, options, name)
+    running.show(compare(flow))
+
+
+def _finish(flow: EulerSolver, options: Options, name: str) -> None:
+    fields = {"density": flow.primitive[0], "pressure": flow.pressure}
+    title = f"{flow.config.reconstruction}, {flow.config.riemann}, time {flow.time:g}"
+    running.finish(
+        flow, options.output / name, lambda path: draw(flow.grid, fields, path, title=title)
+    )
+    da.log(f"Step {flow.step_count}, time {flow.time:g}")
+
+
+# ---- shock tubes
+
+
+def run_tube(options: Options, name: str) -> None:
+    """A shock tube beside the exact solution. Collective."""
+    _require_axes(options, 1)
+    case = exact.shock_tubes()[name]
+
+    def compare(flow: EulerSolver) -> Comparison:
+        names = ("density", "velocity", "pressure")
+        rows = [
+            row
+            for n, what in enumerate(names)
+            for row in error_rows(
+                what, flow.primitive[n], flow.grid, lambda x, n=n: case.states(x, flow.time)[n]
+            )
+        ]
+        return Comparison("the exact solution", (*rows, *_plateaus(flow, case)))
+
+    play(
+        options, name, problems.tube(case, options.cells, **numerics(options)), case.until, compare
+    )
+
+
+def _plateaus(flow: EulerSolver, case: exact.ShockTube) -> Iterable[Row]:
+    """The state half-way between the contact and the waves beside it."""
+    problem, x = case.problem, positions(flow.grid)
+    w = flow.primitive.gather()
+    for side, name in ((-1, "left"), (1, "right")):
+        near = problem.speeds(side)[1]
+        place = case.jump + 0.5 * (problem.u_star + near) * flow.time
+        i = int(np.argmin(abs(x - place)))
+        yield relative(f"density {name} of contact", float(w[0, i]), problem.rho_star(side), None)
+        yield relative(f"pressure {name} of contact", float(w[-1, i]), problem.p_star, None)
+
+
+def run_shu_osher(options: Options) -> None:
+    """Waves behind a shock beside a fine solution. Collective."""
+    _require_axes(options, 1)
+
+    def compare(flow: EulerSolver) -> Comparison:
+        x, rho = exact.shu_osher_table()[:2]
+        here = np.interp(x, positions(flow.grid), flow.fields["density"].gather())
+        off = float(np.mean(abs(here - rho)))
+        return Comparison(
+            "a solution by WENO on 3200 cells", (Row("mean error of density", off, 0.0, 0.09),)
+        )
+
+    config = problems.shu_osher(options.cells, **numerics(options))
+    play(options, "shu_osher", config, problems.SHU_OSHER_TIME, compare)
+
+
+def run_blast_waves(options: Options) -> None:
+    """Two blasts that meet beside a solution on four times the cells. Collective."""
+    _require_axes(options, 1)
+
+    def compare(flow: EulerSolver) -> Comparison:
+        fine = EulerSolver(
+            problems.blast_waves((4 * options.cells[0],), **_positive(options)),
+            device=options.device,
+        )
+        fine.run(until=flow.time)
+        reference = fine.fields["density"].gather().reshape(-1, 4).mean(axis=1)
+        rho = flow.fields["density"].gather()
+        return Comparison(
+            "a solution on four times the cells",
+            (
+                Row("mean error of density", float(np.mean(abs(rho - reference))), 0.0),
+                Row("largest density", float(rho.max()), float(reference.max())),
+            ),
+        )
+
+    config = problems.blast_waves(options.cells, **_positive(options))
+    play(options, "blast_waves", config, problems.BLAST_TIME, compare)
+
+
+def _positive(options: Options) -> dict[str, Any]:
+    return {**numerics(options), "positivity": True}
+
+
+# ---- several axes
+
+
+def run_sedov(options: Options) -> None:
+    """A point blast beside the similarity solution. Collective."""
+    ndim = len(options.cells)
+
+    def compare(flow: EulerSolver) -> Comparison:
+        expected = problems.SEDOV_RADIUS * flow.time ** (2.0 / (ndim + 2.0))
+        return Comparison(
+            "the similarity solution of Sedov",
+            (
+                relative("radius of the shock", shock_radius(flow), expected, 0.02),
+                Row("largest density", float(flow.fields["density"].max()), 6.0),
+            ),
+        )
+
+    config = problems.sedov(options.cells, **numerics(options))
+    play(options, "sedov", config, problems.SEDOV_TIME, compare)
+
+
+def shock_radius(flow: EulerSolver) -> float:
+    """The radius of the ball whose volume is that of all cells within the shock, where the pressure
+    is more than a quarter of the largest one: in the middle it is near a half. Collective.
+    """
+    within = flow.pressure > 0.25 * float(flow.pressure.max())
+    volume = float(within.sum()) * math.prod(h or 0.0 for h in flow.grid.spacing)
+    ndim = flow.config.ndim
+    unit = (2.0, math.pi, 4.0 / 3.0 * math.pi)[ndim - 1]
+    return float((volume / unit) ** (1.0 / ndim))
+
+
+def run_vortex(options: Options) -> None:
+    """A vortex that is carried along beside the exact solution. Collective."""
+    _require_axes(options, 2)
+
+    def compare(flow: EulerSolver) -> Comparison:
+        rows = [
+            row
+            for n, what in enumerate(("density", "velocity x", "velocity y", "pressure"))
+            for row in error_rows(
+                what, flow.primitive[n], flow.grid,
+                lambda *x, n=n: exact.vortex(flow.time, *x)[n],
+            )
+        ]  # fmt: skip
+        return Comparison("the exact solution", tuple(rows))
+
+    config = problems.vortex_flow(options.cells, **numerics(options))
+    play(options, "vortex", config, 2.0, compare)
+
+
+def run_gresho(options: Options) -> None:
+    """A steady vortex at a low Mach number, which the flow should keep. Collective."""
+    _require_axes(options, 2)
+
+    def compare(flow: EulerSolver) -> Comparison:
+        w, mach = flow.primitive, options.number
+        rows = [
+            row
+            for n in (1, 2)
+            for row in error_rows(
+                f"velocity {'xy'[n - 1]}", w[n], flow.grid,
+                lambda *x, n=n: exact.gresho(*x, mach=mach)[n],
+            )
+        ]  # fmt: skip
+        kept, start = (kinetic_energy(state) for state in (w, _initial(flow, mach)))
+        rows.append(relative("kinetic energy", kept, start, None))
+        return Comparison("the vortex at the start", tuple(rows))
+
+    config = problems.gresho_flow(options.cells, mach=options.number, **numerics(options))
+    play(options, "gresho", config, problems.GRESHO_TIME, compare)
+
+
+def kinetic_energy(w: Any) -> float:
+    """The mean kinetic energy per volume of primitive variables on two axes. Collective."""
+    return float((0.5 * w[0] * (w[1] * w[1] + w[2] * w[2])).mean(reproducible=True))
+
+
+def _initial(flow: EulerSolver, mach: float) -> list[da.DistArray]:
+    return [
+        flow.grid.from_function(lambda *x, n=n: exact.gresho(*x, mach=mach)[n]) for n in range(3)
+    ]
+
+
+def run_kelvin_helmholtz(options: Options) -> None:
+    """Shear layers that roll up beside the growth of linear theory. Collective."""
+    _require_axes(options, 2)
+    until = problems.INSTABILITY_TIME if options.until is None else options.until
+    config = problems.kelvin_helmholtz(options.cells, **numerics(options))
+    flow = running.begin(EulerSolver(config, device=options.device), options, until)
+    rate = growth(flow, until, lambda end: running.run(flow, options, end))
+    _finish(flow, options, "kelvin_helmholtz")
+    last = problems.mixing(flow.primitive[2], flow.grid)
+    running.show(
+        Comparison(
+            "linear theory, and a solution that others measured",
+            (relative("growth rate", rate, GROWTH, 0.15), Row("amplitude at the end", last, 0.12)),
+        )
+    )
+
+
+def growth(flow: EulerSolver, until: float, run: Callable[[float], Any]) -> float:
+    """Run to a time, and fit the rate at which the mode grows while its amplitude is between those
+    of `GROWING`; NaN if it never was. Collective.
+    """
+    times, logs = [], []
+    for end in np.linspace(flow.time, until, 51)[1:]:
+        run(float(end))
+        amplitude = problems.mixing(flow.primitive[2], flow.grid)
+        if GROWING[0] < amplitude < GROWING[1] and flow.time > 0.3:
+            times.append(flow.time)
+            logs.append(math.log(amplitude))
+    return float(np.polyfit(times, logs, 1)[0]) if len(times) > 2 else math.nan
+
+
+def run_double_mach(options: Options) -> None:
+    """A shock that a ramp reflects. Collective."""
+    _require_axes(options, 2)
+
+    def compare(flow: EulerSolver) -> Comparison:
+        p = flow.pressure
+        width = flow.grid.spacing[0] or 0.0
+        y = flow.grid.bounds[1][1] - 0.5 * (flow.grid.spacing[1] or 0.0)
+        return Comparison(
+            "the undisturbed shock",
+            (
+                Row(
+                    "shock at the upper side",
+                    front(flow),
+                    exact.double_mach_front(flow.time, y),
+                    width,
+                ),
+                Row("pressure far behind", float(p[0].min()), problems.BEHIND[-1], 1e-6),
+                Row("pressure far ahead", float(p[-1].max()), problems.AHEAD[-1], 1e-6),
+            ),
+        )
+
+    config = problems.double_mach(options.cells, **numerics(options))
+    play(options, "double_mach", config, problems.DOUBLE_MACH_TIME, compare)
+
+
+def front(flow: EulerSolver) -> float:
+    """Where pressure in the uppermost cells falls through the mean of both sides. Collective."""
+    p = flow.pressure[:, -1].gather()
+    x = flow.grid.bounds[0][0] + (np.arange(p.size) + 0.5) * (flow.grid.spacing[0] or 0.0)
+    middle = 0.5 * (problems.BEHIND[-1] + problems.AHEAD[-1])
+    i = int(np.flatnonzero(p > middle)[-1])
+    return float(x[i] + (x[i + 1] - x[i]) * (p[i] - middle) / (p[i] - p[i + 1]))
+
+
+def _require_axes(options: Options, ndim: int) -> None:
+    if len(options.cells) != ndim:
+        raise da.SolverError(
+            f"The flow has {ndim} axes, received cells={options.cells}; give one number for each."
+        )
+
+
+def _case(name: str, summary: str, cells: tuple[int, ...], run: Any, **more: Any) -> Case:
+    given = {"number_name": "", "reads": READS, "choices": SCHEMES} | more
+    return Case(name, summary, cells, run, **given)
+
+
+CASES = (
+    _case("sod", "shock tube of Sod, against the exact solution", (400,),
+          lambda options: run_tube(options, "sod")),
+    _case("lax", "shock tube of Lax, against the exact solution", (400,),
+          lambda options: run_tube(options, "lax")),
+    _case("toro", "a shock tube of Toro's book, against the exact solution", (400,),
+          lambda options: run_tube(options, options.chosen["test"]),
+          choices=(Choice("test", TESTS, TESTS[0], "which one"), *SCHEMES)),
+    _case("shu_osher", "a shock that runs into waves, against a fine solution", (400,),
+          run_shu_osher),
+    _case("blast_waves", "two blasts that meet, against a solution on more cells", (400,),
+          run_blast_waves),
+    _case("sedov", "a point blast, against the similarity solution", (128, 128), run_sedov),
+    _case("vortex", "a vortex that is carried along, against the exact solution", (64, 64),
+          run_vortex),
+    _case("gresho", "a steady vortex at a low Mach number", (64, 64), run_gresho,
+          number=0.1, number_name="mach", number_help="largest Mach number"),
+    _case("kelvin_helmholtz", "shear layers that roll up, against linear growth", (128, 128),
+          run_kelvin_helmholtz),
+    _case("double_mach", "a strong shock that a ramp reflects", (240, 60), run_double_mach),
+)  # fmt: skip
