@@ -7,7 +7,7 @@ of the lattice: lengths in cells, times in steps, density 1 at rest, speed of so
 The viscosity is `(1 / omega - 1 / 2) / 3` for all of them.
 
 - "bgk": Bhatnagar, P. L., Gross, E. P., Krook, M. (1954), with one rate `omega`; Qian et al. 1992.
-- "trt": Ginzburg, I., Verhaeghe, F., d'Humieres, D. (2008) Commun. Comput. Phys. 3(2), 427-478:
+- "trt": Ginzburg, I., Verhaeghe, F., d'Humieres, D. (2008) Comm. Comput. Phys. 3(2), 427-478:
   even parts of the populations relax with `omega`, odd ones with a rate by which half-way walls lie
   where they should, see `odd_rate`.
 - "cumulant": Geier, M., Schonherr, M., Pasquali, A., Krafczyk, M. (2015) Comput. Math. Appl. 70(4),

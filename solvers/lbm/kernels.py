@@ -51,7 +51,7 @@ def stream_collide(
         return step.run(f, new, links, omega, odd)
 
     function: Callable[..., Any] = periodic if walls is None else walled
-    function.__name__ = f"{collision.name}_{lattice.name.lower()}"
+    function.__name__ = f"stream_collide_{lattice.name.lower()}"
     return da.stencil(function)
 
 
