@@ -86,8 +86,9 @@ class Solver(abc.ABC):
             Time to reach, to the bit.
         output : path, optional
             Folder for one file `step-NNNNNNN.h5` every `every` steps, lists of them that ParaView
-            plays (`steps.vtkhdf.series`, `steps.xdmf`), and a table `scalars.csv`. Files, lists and
-            table of a run that was restored and goes on are those of one that was never stopped.
+            plays (`steps.vtkhdf.series`, `steps.xdmf`), and a table `scalars.csv`, in which the
+            residual is nan before the first measurement. Files, lists and table of a run that was
+            restored and goes on are those of one that was never stopped.
         every : int
             Steps between files and between calls of `callback`; 0 for none.
         steady : float, optional
@@ -223,6 +224,10 @@ class Solver(abc.ABC):
         self._underway = dt, list(changes), list(speeds)
 
     def _read(self, dt: float, changes: Sequence[float], speeds: Sequence[float]) -> None:
+        # Minus infinity is the largest of no points, as where all lie on walls.
+        changes, speeds = (
+            [0.0 if v == -math.inf else v for v in values] for values in (changes, speeds)
+        )
         if not all(map(math.isfinite, [*changes, *speeds])):
             raise da.SolverError(
                 f"The state is no longer finite at step {self.step_count}, time {self.time:.6g}, "
@@ -265,7 +270,8 @@ class Solver(abc.ABC):
     def _emit(self, series: Series | None, dt: float, callback: Callable[[], Any] | None) -> None:
         if series is not None:
             self.save(series.path(self.step_count))
-            values = [dt, self.residual, *self.scalars().values()]
+            residual = self.residual if math.isfinite(self.residual) else math.nan
+            values = [dt, residual, *self.scalars().values()]
             series.add(self.step_count, self.time, values)
         if callback is not None:
             callback()

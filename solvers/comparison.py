@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 
@@ -54,6 +55,11 @@ class Comparison:
     def accepted(self) -> bool:
         """Whether all rows with a gate are within it."""
         return all(row.accepted for row in self.rows)
+
+    def ungated(self) -> Comparison:
+        """The same without gates, for a state that is not the one they are meant for."""
+        rows = tuple(dataclasses.replace(row, gate=None) for row in self.rows)
+        return dataclasses.replace(self, rows=rows)
 
     def largest(self, start: str = "") -> float:
         """Largest deviation of the rows whose station starts like this."""

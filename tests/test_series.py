@@ -347,7 +347,7 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
 
 # The command line.
 
-ARGUMENTS = ("taylor-green", "--cells", "16", "--every", "4", "--checkpoint", "5", "--until", "8")
+ARGUMENTS = ("taylor_green_2d", "--cells", "16", "--every", "4", "--checkpoint", "5", "--until=8")
 
 #: A run that waits for a signal before it saves its 14th step, of some 20.
 WAITING = """
@@ -431,7 +431,7 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
     out, err = stop(process, tmp_path, signal.SIGTERM)
     assert process.returncode == 75, out + err
     assert "SIGTERM received; wrote a checkpoint of step" in err
-    assert not (tmp_path / "taylor-green.h5").exists()
+    assert not (tmp_path / "taylor_green_2d.h5").exists()
     assert "Restart from step" in on_ranks(2, tmp_path, "--restart")
     assert outputs(tmp_path) == outputs(whole)
 
@@ -455,7 +455,7 @@ def test_a_restart_without_a_checkpoint_is_a_start(
 
 def test_a_restart_from_a_file(tmp_path: Path, whole: Path) -> None:
     assert here(tmp_path, "--restart", str(whole / "step-0000004.h5")) == 0
-    final = "taylor-green.h5"
+    final = "taylor_green_2d.h5"
     assert (tmp_path / final).read_bytes() == (whole / final).read_bytes()
 
 

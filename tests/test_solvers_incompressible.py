@@ -335,6 +335,9 @@ def test_run_writes_files_and_calls_back(tmp_path):
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     files = [f"step-000000{k}.{ending}" for k in (2, 4, 6) for ending in ("h5", "xdmf")]
     assert names == ["scalars.csv", *files, "steps.vtkhdf.series", "steps.xdmf"]
+    header, *rows = (tmp_path / "out" / "scalars.csv").read_text().split()
+    column = header.split(",").index("residual")
+    assert [row.split(",")[column] for row in rows] == ["nan"] * 3  # measured every 20 steps
 
 
 @pytest.mark.parametrize("steps", [3, 7])

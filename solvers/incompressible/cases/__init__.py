@@ -26,7 +26,6 @@ CASES = (
     _CAVITY,
     _TAYLOR_GREEN_2D,
     taylor_green_3d.CASE,
-    taylor_green_3d.ALIAS,
     channel.CASE,
     cylinder.CASE,
     natural_convection.CASE,

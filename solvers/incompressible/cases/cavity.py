@@ -10,8 +10,8 @@ from solvers.incompressible.cases.common import (
     finish,
     made,
     run,
-    say_if_not_steady,
     show,
+    show_steady,
     viscosity_of,
 )
 from solvers.incompressible.config import IncompressibleConfig
@@ -35,10 +35,10 @@ def run_cavity(options: Options) -> None:
     run(flow, options, options.until, steady=STEADY if options.until is None else None)
     finish(flow, options.output / "cavity")
     comparison = compare_centre_lines(flow)
-    show(comparison, why_not_compared(flow.config))
-    if comparison is not None:
-        show(compare_extrema(flow))
-        say_if_not_steady(flow, STEADY)
+    if comparison is None:
+        show(None, why_not_compared(flow.config))
+    else:
+        show_steady(flow, STEADY, comparison, compare_extrema(flow))
 
 
 CASE = Case(

@@ -15,8 +15,8 @@ from solvers.incompressible.cases.common import (
     finish,
     made,
     run,
-    say_if_not_steady,
     show,
+    show_steady,
     viscosity_of,
 )
 from solvers.incompressible.checks import require_cells
@@ -76,8 +76,7 @@ def _laminar(options: Options) -> None:
     steady = STEADY * 0.05 * math.pi**2 * config.viscosity
     run(flow, options, options.until, steady=steady if options.until is None else None)
     finish(flow, options.output / "channel")
-    show(compare_poiseuille(flow, 8.0 * config.viscosity))
-    say_if_not_steady(flow, steady)
+    show_steady(flow, steady, compare_poiseuille(flow, 8.0 * config.viscosity))
 
 
 def _turbulent(options: Options) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import distarray as da
 from solvers import running
 from solvers.case import Options
+from solvers.comparison import Comparison
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.plot import streamlines
 from solvers.incompressible.solver import IncompressibleSolver
 from solvers.running import run, show
 
-__all__ = ["finish", "made", "run", "say_if_not_steady", "show", "viscosity_of"]
+__all__ = ["finish", "made", "run", "show", "show_steady", "viscosity_of"]
 
 #: A flow is steady once max |du/dt| is below this share of (speed)^2 / length.
 STEADY = 1e-5
@@ -61,12 +62,21 @@ def finish(flow: IncompressibleSolver, stem: Path) -> None:
     running.finish(flow, stem, lambda path: streamlines(flow, path))
 
 
-def say_if_not_steady(flow: IncompressibleSolver, steady: float) -> None:
-    """Print that a comparison of a steady flow is early. Collective."""
-    if flow.residual < steady:
-        return
-    residual = f"{flow.residual:.1e}" if flow.residual < float("inf") else "not yet measured"
-    da.log(
-        f"Not steady at time {flow.time:g} (residual {residual}, steady below {steady:g}): "
-        f"the table holds for the steady flow."
-    )
+def show_steady(
+    flow: IncompressibleSolver,
+    steady: float,
+    *comparisons: Comparison | None,
+    otherwise: str = "",
+) -> None:
+    """Print the tables of a steady flow, or why there are none; without gates, and saying so, where
+    the flow is not steady yet. Collective.
+    """
+    early = not flow.residual < steady
+    for comparison in comparisons:
+        show(comparison.ungated() if comparison is not None and early else comparison, otherwise)
+    if early:
+        residual = f"{flow.residual:.1e}" if flow.residual < float("inf") else "not yet measured"
+        da.log(
+            f"Not steady at time {flow.time:g} (residual {residual}, steady below {steady:g}): "
+            f"the table holds for the steady flow."
+        )

@@ -12,7 +12,7 @@ import math
 import distarray as da
 from solvers.case import Case, Options
 from solvers.comparison import Comparison
-from solvers.incompressible.cases.common import finish, made, run, say_if_not_steady, show
+from solvers.incompressible.cases.common import finish, made, run, show_steady
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.reference_flows import compare_natural_convection
 from solvers.incompressible.scalar import Scalar, ScalarTransport
@@ -46,11 +46,12 @@ def run_natural_convection(options: Options) -> None:
     """March until steady, save, draw and compare. Collective."""
     flow = ran(options)
     finish(flow, options.output / "natural_convection")
-    show(
+    show_steady(
+        flow,
+        steady(options.number),
         compared(options, flow),
-        "No comparison: the published Rayleigh numbers are 1e3, 1e4 and 1e6.",
+        otherwise="No comparison: the published Rayleigh numbers are 1e3, 1e4 and 1e6.",
     )
-    say_if_not_steady(flow, steady(options.number))
 
 
 def steady(rayleigh: float) -> float:

@@ -35,23 +35,27 @@ def taylor_green(cells: tuple[int, ...], reynolds: float) -> IncompressibleConfi
     )
 
 
-def run_taylor_green_2d(options: Options, name: str = "taylor_green_2d") -> None:
-    """Let the vortices decay, print their energy, save and draw. Collective."""
+def run_taylor_green_2d(options: Options) -> None:
+    """Let the vortices decay, print their energy, save, draw and compare. Collective."""
+    if len(options.cells) != 2:
+        raise da.SolverError(
+            f"taylor_green_2d has two axes, received cells={options.cells}; give two numbers, or "
+            "run taylor_green_3d."
+        )
     until = 1.0 if options.until is None else options.until
     config = taylor_green(options.cells, options.number)
     flow = made(dataclasses.replace(config, advection=options.advection), options, until)
     start, began = flow.kinetic_energy(), flow.time
     run(flow, options, until)
-    finish(flow, options.output / name)
+    finish(flow, options.output / "taylor_green_2d")
     end = flow.kinetic_energy()
     da.log(
         f"Kinetic energy per volume {start:.9f} at time {began:g}, {end:.9f} at time {flow.time:g}"
     )
-    if flow.config.ndim == 2:
-        decay = np.exp(-4.0 * flow.config.viscosity * (flow.time - began))
-        da.log(f"Exact at the end {start * decay:.9f}")
-        whole = start * np.exp(4.0 * flow.config.viscosity * began)
-        show(compare_taylor_green_2d(flow, float(whole)))
+    decay = np.exp(-4.0 * flow.config.viscosity * (flow.time - began))
+    da.log(f"Exact at the end {start * decay:.9f}")
+    whole = start * np.exp(4.0 * flow.config.viscosity * began)
+    show(compare_taylor_green_2d(flow, float(whole)))
 
 
 CASE = Case(

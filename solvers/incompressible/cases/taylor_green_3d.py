@@ -9,7 +9,7 @@ import numpy as np
 import distarray as da
 from solvers.case import Case, Options
 from solvers.incompressible.cases.common import finish, made, run, show
-from solvers.incompressible.cases.taylor_green_2d import run_taylor_green_2d, taylor_green
+from solvers.incompressible.cases.taylor_green_2d import taylor_green
 from solvers.incompressible.parts import Velocity
 from solvers.incompressible.reference_flows import compare_taylor_green_3d
 from solvers.incompressible.statistics import EnergyHistory, spectrum
@@ -56,11 +56,6 @@ def _show_spectrum(velocity: Velocity) -> None:
         da.log(f"  {k[number]:6.1f} {energy[number]:.4e}")
 
 
-def run_taylor_green(options: Options) -> None:
-    """The vortices on two or three axes, compared with the exact decay on two. Collective."""
-    run_taylor_green_2d(options, "taylor-green")
-
-
 CASE = Case(
     "taylor_green_3d",
     "vortices that become turbulent, against a spectral solution at Re = 1600",
@@ -68,5 +63,3 @@ CASE = Case(
     run_taylor_green_3d,
     number=1600.0,
 )
-#: Two or three axes under one name.
-ALIAS = Case("taylor-green", "decaying vortices in a periodic box", (64, 64), run_taylor_green)
