@@ -29,7 +29,7 @@ def test_differences_are_exact_for_polynomials(order):
 
 
 def test_differences_of_order_8_are_those_of_tables():
-    """Fornberg, B. (1988) Math. Comp. 51(184), table 1."""
+    """Fornberg, B. (1988) Math. Comp. 51(184), 699-706."""
     assert coefficients.exact_first(8) == tuple(map(Fraction, ("4/5", "-1/5", "4/105", "-1/280")))
     expected = ("-205/72", "8/5", "-1/5", "8/315", "-1/560")
     assert coefficients.exact_second(8) == tuple(map(Fraction, expected))

@@ -12,8 +12,8 @@ In a layer of a convolutional perfectly matched layer the second derivative alon
     D_i = d_ii p + d_i psi_i + zeta_i,
     psi_i  <- b_i psi_i + a_i d_i p,    zeta_i <- b_i zeta_i + a_i (d_ii p + d_i psi_i)
 
-(Pasalic, D., McGarry, R. (2010) SEG Expanded Abstracts 29, 2925-2929, their eqs. for p, psi and
-zeta; `layers` has a and b). All values lie in the cells.
+(Pasalic, D., McGarry, R. (2010) SEG Expanded Abstracts 29, 2925-2929; `layers` has a and b). All
+values lie in the cells.
 
 Symbols: p pressure, c2 velocity squared, r reciprocal of the spacing along an axis, g taper of a
 sponge.

@@ -8,7 +8,7 @@ of 20 cells.
 
 *CPML*: `b = exp(-(sigma + alpha) dt)`, `a = sigma / (sigma + alpha) (b - 1)` with `sigma =
 sigma_max d^2`, `alpha = pi f (1 - d)` (Komatitsch, D., Martin, R. (2007) Geophysics 72(5),
-SM155-SM167, eqs. 25 and 26) and `sigma_max = 3 c ln(1 / R) / (2 W)`, W the width, for a reflection
+SM155-SM167) and `sigma_max = 3 c ln(1 / R) / (2 W)`, W the width, for a reflection
 R at normal incidence (Collino, F., Tsogka, C. (2001) Geophysics 66(1), 294-307).
 """
 
