@@ -368,8 +368,8 @@ def test_two_rates_give_the_parabola_of_poiseuille():
 
 def test_one_rate_gives_the_parabola_to_its_slip():
     """At tau = 1.4 or so the wall is missed by a share of a cell that grows with its square."""
-    assert 1e-4 < channel_error(39, "bgk", viscosity=0.0444, steady=1e-5) < 0.006
-    assert channel_error(12, "bgk", viscosity=0.144, steady=1e-5) > 0.006
+    assert 1e-4 < channel_error(39, "bgk", viscosity=0.0444, steady=1e-3) < 0.006
+    assert channel_error(12, "bgk", viscosity=0.144, steady=1e-3) > 0.006
 
 
 def test_a_moving_wall_gives_the_line_of_couette():
