@@ -164,6 +164,13 @@ static void add_NAME_N(T *total, const T *x, int64_t n) {
     total[1] = nan[l] != 0 ? 1 : total[1];
   }
 }"""
+# Kernels in stages: points of the tiles, about equally large, into which an axis is divided, and
+# threads. Whole vectors leave no rest.
+_TILES = """\
+static int64_t tile_size(int64_t extent, int64_t most, int64_t vector) {
+  const int64_t tiles = (extent + most - 1) / most;
+  return (extent + tiles * vector - 1) / (tiles * vector) * vector;
+}"""
 _THREADS = """\
 #ifdef _OPENMP
 #include <omp.h>
@@ -193,8 +200,8 @@ def text(words: frozenset[str], *, exact_products: bool) -> str:
     parts += [found for word in sorted(words) if (found := helper(word)) is not None]
     if "hidden_zero" in words:
         parts.append("static const volatile int64_t hidden_zero = 0;")
-    if "thread_count" in words:
-        parts.append(_THREADS)
+    parts += [_TILES] if "tile_size" in words else []
+    parts += [_THREADS] if "thread_count" in words else []
     if "exact_add" in words:
         parts.append(C_HELPERS)
     return "\n".join(parts)

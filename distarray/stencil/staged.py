@@ -20,11 +20,13 @@ from distarray.stencil.printing import Text, Value
 from distarray.stencil.stages import Buffer, Staged
 from distarray.stencil.writing import words
 
-#: Bytes that the buffers of a tile may take; points of a tile along the last axis, and along the
-#: others.
+#: Points of a vector at most.
+_VECTOR = 16
+#: Bytes that the buffers of a tile may take, and points of a tile: along the last axis, and along
+#: the others.
 _TILE_BYTES = 1 << 17
-_LEAST_ROW, _MOST_ROW, _ROW_OF_PLANE = 63, 511, 63
-_LEAST_ROWS, _MOST_ROWS = 7, 31
+_LEAST_ROW, _MOST_ROW, _ROW_OF_PLANE = 64, 512, 128
+_LEAST_ROWS, _MOST_ROWS = 8, 32
 
 
 class StagedFrame(Frame):
@@ -37,6 +39,7 @@ class StagedFrame(Frame):
         first = min(1, self.ndim - 1)
         self.tiles = {axis: self.names.take(f"tile_{axis}") for axis in range(first, self.ndim)}
         self.ends = {axis: self.names.take(f"tile_{axis}_end") for axis in self.tiles}
+        self.sizes = {axis: self.names.take(f"tile_{axis}_size") for axis in self.tiles}
         self.extents = _tile(staged.buffers, self.ndim)
         self._kept = [self.names.take(f"kept{n}") for n in range(len(staged.buffers))]
         self._kept_rows: dict[tuple[int, tuple[int, ...]], str] = {}
@@ -82,18 +85,13 @@ class StagedFrame(Frame):
 
 
 def _tile(buffers: Sequence[Buffer], ndim: int) -> dict[int, int]:
-    """Points of a tile along each axis but the first, or along the only one.
-
-    One less than a multiple of a vector: a stage for the faces of a row then has no rest.
-    """
+    """Points of a tile along each axis but the first, or along the only one."""
     width = sum(buffer.depth * buffer.dtype.itemsize for buffer in buffers)
     points = _TILE_BYTES // width
     if ndim <= 2:
-        row = min(_MOST_ROW, max(_LEAST_ROW, points // 8 * 8 - 1))
-        return {ndim - 1: row}
-    rows = int((points / _ROW_OF_PLANE) ** (1 / (ndim - 2)))
-    rows = min(_MOST_ROWS, max(_LEAST_ROWS, rows))
-    return {**dict.fromkeys(range(1, ndim - 1), rows), ndim - 1: _ROW_OF_PLANE}
+        return {ndim - 1: min(_MOST_ROW, max(_LEAST_ROW, points // _VECTOR * _VECTOR))}
+    rows = min(_MOST_ROWS, max(_LEAST_ROWS, points // _ROW_OF_PLANE))
+    return {1: rows, 2: _ROW_OF_PLANE}
 
 
 class StagedLoops(Loops):
@@ -140,7 +138,9 @@ class StagedLoops(Loops):
             begin, end = f"{frame.loops[axis]}_begin", f"{frame.loops[axis]}_end"
             if axis == 0:
                 begin, end = "chunk_begin", "chunk_end"
-            size = frame.extents[axis]
+            most, size = frame.extents[axis], frame.sizes[axis]
+            vector = _VECTOR if axis == self._last and most % _VECTOR == 0 else 1
+            text.add(f"const int64_t {size} = tile_size({end} - {begin}, {most}, {vector});")
             text.open(f"for (int64_t {tile} = {begin}; {tile} < {end}; {tile} += {size})")
             text.add(
                 f"const int64_t {frame.ends[axis]} = {tile} + {size} < {end} ? {tile} + {size} : "
