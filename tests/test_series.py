@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import csv
 import itertools
-import math
 import json
+import math
 import os
 import resource
 import signal
