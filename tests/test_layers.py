@@ -49,7 +49,7 @@ LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) 
 
 #: The one place in which each optional or costly package is imported.
 HOMES = {
-    "mpi4py": ("distarray/comm/mpi.py",),
+    "mpi4py": ("distarray/comm/mpi.py", "distarray/comm/mpi_files.py"),
     "h5py": ("distarray/io/hdf5.py",),
     "isal": ("distarray/io/crc.py",),
     "cupy": ("distarray/backends/cuda.py",),

@@ -1,4 +1,4 @@
-"""Many ranks over MPI. The only file that imports mpi4py; `initialise` initialises MPI.
+"""Many ranks over MPI. Loads mpi4py before any other file; `initialise` initialises MPI.
 
 Nothing newer than MPI 3.1 is used. Every call that moves data is split above the size limit, every
 wait gives the processor away when ranks share it, and no call is made off the main thread.
@@ -6,21 +6,18 @@ wait gives the processor away when ranks share it, and no call is made off the m
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import itertools
-import math
 import os
 import pickle
 import time
 import traceback
 import warnings
 import weakref
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 
 import mpi4py
 import numpy as np
@@ -34,10 +31,8 @@ from distarray.comm.base import (
     Request,
     Transfer,
     message_limit,
-    runs_of,
 )
-from distarray.errors import CommunicationError, DistArrayError, FileError, system_text
-from distarray.regions import Box
+from distarray.errors import CommunicationError
 
 _settings = mpi4py.rc.initialize, mpi4py.rc.finalize
 # Load the library without initialising it: under a foreign launcher that may fail obscurely.
@@ -46,7 +41,7 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
     from mpi4py import MPI
 mpi4py.rc.initialize, mpi4py.rc.finalize = _settings
-
+from distarray.comm import mpi_files  # noqa: E402 - imports the library as well
 
 _HALO_TAG, _EXCHANGE_TAG = 1, 2
 _MPIX_GPU_SUPPORT_CUDA = 0  # of MPICH's enumeration
@@ -396,165 +391,10 @@ class MpiCommunicator:
         raise shared
 
     def write_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
-        self._transfer_blocks(path, pieces, _FileToWrite)
+        mpi_files.write_blocks(self, self._limit, path, pieces)
 
     def read_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
-        self._transfer_blocks(path, pieces, _FileToRead)
-
-    def _transfer_blocks(
-        self, path: str, pieces: Iterable[BlockPiece], kind: type[_OwnFile]
-    ) -> None:
-        """Move all pieces between memory and file, by a file handle of this rank alone.
-
-        Collective calls of MPI-IO are no use where a disk can fail: a rank that meets an error in
-        one leaves it, and the others wait in it for ever. Open MPI was seen to do so when it opens
-        a file, does so between two rounds of a write, and keeps errors of a write to itself.
-
-        All ranks ask for their next pieces together, so that these may be made by messages among
-        ranks. One that has nothing left goes on taking part, and all stop together once one has met
-        an error, which is raised at the end.
-        """
-        errors = _FileErrors(path, kind.action)
-        with contextlib.ExitStack() as stack:
-            with errors.noted():
-                file = stack.enter_context(kind(path))
-            self.agree(errors.first)
-            following = iter(pieces)
-            while True:
-                piece = None
-                with errors.noted():
-                    piece = next(following, None)
-                    if piece is not None:
-                        for box in _slabs(piece.box, piece.values.itemsize, self._limit):
-                            file.move(piece, box)
-                state = [piece is not None, errors.first is not None]
-                more, failed = self.allreduce(np.array(state, np.int64), "max").tolist()
-                if failed or not more:
-                    break
-            with errors.noted():
-                stack.close()
-        self.agree(errors.first)
-
-
-class _OwnFile(ABC):
-    """An open file of this rank alone: by MPI-IO, and plainly, which says what is wrong."""
-
-    action = ""
-    modes = 0, 0
-
-    def __init__(self, path: str) -> None:
-        plain, mode = self.modes
-        with contextlib.ExitStack() as stack:
-            self.descriptor = os.open(path, plain | os.O_CLOEXEC)
-            stack.callback(os.close, self.descriptor)
-            self.length = os.fstat(self.descriptor).st_size
-            self.probe()
-            # MPICH takes what is before a colon, such as "ufs:", for the name of a driver.
-            self.file = MPI.File.Open(MPI.COMM_SELF, os.path.abspath(path), mode)
-            stack.callback(self.file.Close)
-            self._close = stack.pop_all().close
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._close()
-
-    @abstractmethod
-    def probe(self) -> None:
-        """Raise what a transfer would meet at once."""
-
-    @abstractmethod
-    def move(self, piece: BlockPiece, box: Box) -> None:
-        """Move a part of a piece."""
-
-
-class _FileToWrite(_OwnFile):
-    action = "written"
-    modes = os.O_RDWR, MPI.MODE_WRONLY
-
-    def probe(self) -> None:
-        """Write the last byte as it is."""
-        last = max(self.length - 1, 0)
-        os.pwrite(self.descriptor, os.pread(self.descriptor, 1, last), last)
-
-    def move(self, piece: BlockPiece, box: Box) -> None:
-        for offset, octets in runs_of(piece, box):
-            try:
-                _moved(self.file.Write_at, offset, octets)
-            except (MPI.Exception, EOFError):
-                # MPI does not say what is wrong; the system does, at the first byte or later.
-                done = 0
-                while done < octets.size:
-                    done += os.pwrite(self.descriptor, octets.data[done:], offset + done)
-                raise
-
-
-class _FileToRead(_OwnFile):
-    action = "read"
-    modes = os.O_RDONLY, MPI.MODE_RDONLY
-
-    def probe(self) -> None:
-        """Nothing: to open it was enough."""
-
-    def move(self, piece: BlockPiece, box: Box) -> None:
-        end = piece.offset + math.prod(piece.shape) * piece.values.itemsize
-        if self.length < end:  # a library may read beyond the end and say nothing
-            raise EOFError(f"it has {self.length} bytes, one of its arrays ends at byte {end}")
-        for offset, octets in runs_of(piece, box):
-            _moved(self.file.Read_at, offset, octets)
-
-
-def _moved(call: Callable[..., Any], offset: int, octets: HostArray) -> None:
-    """Read or write a run of bytes, all of it."""
-    status = MPI.Status()
-    call(offset, [octets, MPI.BYTE], status)
-    count = status.Get_count(MPI.BYTE)
-    if count != octets.size:
-        raise EOFError(f"{count} of {octets.size} bytes were moved")
-
-
-class _FileErrors:
-    """Keeps the first error of a rank while it goes on taking part in collective calls."""
-
-    def __init__(self, path: str, action: str) -> None:
-        self._subject = f"The file '{path}' cannot be {action}"
-        self.first: DistArrayError | None = None
-
-    @contextlib.contextmanager
-    def noted(self) -> Iterator[None]:
-        try:
-            yield
-        except DistArrayError as problem:
-            self.first = self.first or problem
-        except Exception as problem:  # whatever a rank meets, the others wait for it
-            self.first = self.first or FileError(f"{self._subject}: {_text_of(problem)}")
-
-
-def _text_of(problem: Exception) -> str:
-    """What an error says, on one line, and its cure: MPICH tells of all calls within calls, the
-    cause last.
-    """
-    if isinstance(problem, OSError) and problem.errno:
-        return system_text(problem)
-    text = str(problem)
-    if isinstance(problem, MPI.Exception):
-        text, *calls = problem.Get_error_string().strip().splitlines()
-        text = calls[-1].rpartition(": ")[2] if calls else text
-    return f"{text}; check the file, its folder and the free space."
-
-
-def _slabs(box: Box, itemsize: int, limit: int) -> list[Box]:
-    """The box cut into parts of at most `limit` bytes, in the order of memory."""
-    if box.empty:
-        return []
-    if box.size * itemsize <= limit:
-        return [box]
-    axis = next(axis for axis, extent in enumerate(box.shape) if extent > 1)
-    rows = max(1, limit * box.shape[axis] // (box.size * itemsize))
-    first, last = box.start[axis], box.stop[axis]
-    slabs = [box.with_axis(axis, i, min(i + rows, last)) for i in range(first, last, rows)]
-    return [part for slab in slabs for part in _slabs(slab, itemsize, limit)]
+        mpi_files.read_blocks(self, self._limit, path, pieces)
 
 
 def _portable(error: Exception, rank: int) -> Exception:

@@ -8,8 +8,9 @@ import numpy as np
 from mpi4py import MPI
 
 from distarray import comm
-from distarray.comm import base, mpi
+from distarray.comm import base, mpi, mpi_files
 from distarray.errors import CommunicationError
+from distarray.regions import Box
 from tests.communicator_contract import CommunicatorContract, error_of
 
 RANKS = (1, 2, 3, 4, 8)
@@ -50,8 +51,8 @@ def test_no_message_is_longer_than_the_limit():
 
 
 def test_a_block_of_a_file_is_cut_below_the_limit():
-    box = mpi.Box((3, 2, 1), (8, 9, 200))
-    parts = mpi._slabs(box, 8, 1024)
+    box = Box((3, 2, 1), (8, 9, 200))
+    parts = mpi_files._slabs(box, 8, 1024)
     assert max(part.size for part in parts) <= 128
     assert sum(part.size for part in parts) == box.size
     cells = [(i, j, k) for p in parts for i, j, k in np.ndindex(p.shape) for i, j, k in [

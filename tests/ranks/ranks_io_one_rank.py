@@ -9,15 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import distarray as da
 from distarray.io import filesystem
+from distarray.io.write import WritePlan
 from tests.devices import host
 from tests.ranks.io_fields import digest, error, on_root, world
 
@@ -50,6 +53,25 @@ def nobody(rank: int) -> Iterator[None]:
     finally:
         if changed:
             os.seteuid(0)
+
+
+@contextlib.contextmanager
+def removed_before(step: str, folder: Path, rank: int) -> Iterator[None]:
+    """The folder goes before a step of the file that all ranks are at, by the hand of one."""
+    before = getattr(WritePlan, step)
+
+    def after(plan: WritePlan, *rest: Any) -> None:
+        world.Barrier()
+        if world.rank == rank:
+            shutil.rmtree(folder)
+        world.Barrier()
+        before(plan, *rest)
+
+    setattr(WritePlan, step, after)
+    try:
+        yield
+    finally:
+        setattr(WritePlan, step, before)
 
 
 class Saved:
@@ -173,3 +195,23 @@ def test_a_full_disk(folder: Path) -> None:
     finally:
         world.Barrier()
         on_root(partial(subprocess.run, ["umount", str(disk)], check=True))
+
+
+def test_a_folder_that_is_removed_by_one_rank(folder: Path) -> None:
+    """At each step of a file on its way: the error names the file or its folder."""
+    grid = da.Grid((40, 30))
+    steps = ("lay_out", "write", "combine", "publish")
+    for method in METHODS:
+        for step in steps:
+            for rank in {0, world.size - 1}:
+                path = folder / f"{method}-{step}-{rank}" / "a.h5"
+                on_root(path.parent.mkdir)
+                with removed_before(step, path.parent, rank):
+                    text = error(lambda: da.save(path, {"u": grid.ones()}, method=method))  # noqa: B023
+                assert f"'{path}" in text
+                assert text.endswith(
+                    "No such file or directory; check the path, its folder and the free space."
+                )
+                world.Barrier()
+                assert not path.parent.exists()
+                world.Barrier()
