@@ -315,7 +315,7 @@ def test_bounds_must_be_an_interval_of_positive_numbers(bounds):
         chebyshev(identity, unit_grid(8).ones(), bounds=bounds)
 
 
-@pytest.mark.parametrize("module", ["cg", "pipelined", "bicgstab", "chebyshev"])
+@pytest.mark.parametrize("module", ["cg", "pipelined", "bicgstab", "chebyshev", "solver"])
 def test_examples_of_docstrings(module):
     found = doctest.testmod(importlib.import_module(f"solvers.linear.{module}"))
     assert found.attempted

@@ -9,9 +9,10 @@
 - `method`     the loop, and the reasons to stop
 - `spectrum`   bounds of eigenvalues, for `chebyshev`
 - `cg`, `pipelined`, `bicgstab`, `chebyshev`   the methods
+- `solver`     `LinearSolver`: many solutions with one operator, by vectors that are kept
 
 All methods are called alike: `cg(operator, rhs, x0, rtol=1e-8, ...)`, see `cg`; `solve` takes the
-name of one.
+name of one, as `LinearSolver` does.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from solvers.linear.cg import cg
 from solvers.linear.chebyshev import chebyshev
 from solvers.linear.pipelined import pipelined_cg
 from solvers.linear.solution import Solution
+from solvers.linear.solver import LinearSolver
 from solvers.linear.system import Operator, Preconditioner
 
 __all__ = [
     "METHODS",
+    "LinearSolver",
     "Operator",
     "Preconditioner",
     "Solution",

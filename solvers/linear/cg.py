@@ -40,6 +40,9 @@ class SymmetricMethod(Method):
 
     defect = 0.0
 
+    def begin(self) -> None:
+        self.defect = 0.0
+
     def refuse_defect(self) -> str | None:
         """Why an operator that is not symmetric ends the iteration, or None. With a preconditioner
         the iteration may go on: it can converge where that is nearly symmetric.

@@ -72,7 +72,8 @@ class ChebyshevIteration(Method):
         return f"; eigenvalues were taken to lie between {low:.4g} and {high:.4g}"
 
 
-def _checked(bounds: Any) -> Bounds | None:
+def checked_bounds(bounds: Any) -> Bounds | None:
+    """Bounds of eigenvalues, or None to have them estimated. Local."""
     if bounds is None:
         return None
     try:
@@ -134,5 +135,5 @@ def chebyshev(
         nullspace=nullspace,
         callback=callback,
     )
-    interval = _checked(bounds)
+    interval = checked_bounds(bounds)
     return run(System(operator, rhs, x0, options), ChebyshevIteration, bounds=interval)

@@ -93,28 +93,30 @@ def require_function_or_none(name: str, value: Any) -> None:
         )
 
 
-def require_guess(x0: Any, rhs: da.DistArray, alike: Sequence[str] = ()) -> None:
-    """An error unless a first guess fits the right-hand side, with the same attributes `alike`
-    besides those of all solvers.
+def require_guess(
+    x0: Any, rhs: da.DistArray, alike: Sequence[str] = (), *, name: str = "x0"
+) -> None:
+    """An error unless a first guess (or another array, by its name) fits the right-hand side, with
+    the same attributes `alike` besides those of all solvers.
     """
     if x0 is None:
         return
     if not isinstance(x0, da.DistArray):
         raise da.SolverError(
-            f"x0 must be a DistArray like the right-hand side, got {type(x0).__name__}; leave it "
-            "out to start from zero."
+            f"{name} must be a DistArray like the right-hand side, got {type(x0).__name__}; leave "
+            "it out for zeros."
         )
     if not _on_one_grid(x0, rhs):
         raise da.SolverError(
-            f"x0 lies on another grid ({x0.grid!r}) than the right-hand side ({rhs.grid!r}); "
+            f"{name} lies on another grid ({x0.grid!r}) than the right-hand side ({rhs.grid!r}); "
             "make both on one."
         )
-    for name in ("shape", "components", "location", "device", *alike):
-        mine, other = getattr(x0, name), getattr(rhs, name)
+    for attribute in ("shape", "components", "location", "device", *alike):
+        mine, other = getattr(x0, attribute), getattr(rhs, attribute)
         if mine != other:
             raise da.SolverError(
-                f"x0 and the right-hand side differ in {name}, {mine} and {other}; make x0 by "
-                "grid.zeros_like(rhs)."
+                f"{name} and the right-hand side differ in {attribute}, {mine} and {other}; make "
+                f"{name} by grid.zeros_like(rhs)."
             )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,9 @@ class Method(abc.ABC):
 
     def __init__(self, system: System) -> None:
         self.system = system
+
+    def begin(self) -> None:  # noqa: B027 - most methods remember nothing
+        """Forget what the solution before has shown."""
 
     @abc.abstractmethod
     def start(self) -> str | None:
@@ -94,8 +98,11 @@ class _History:
         return None
 
 
-def run(system: System, kind: type[Method], **settings: Any) -> Solution:
-    """Iterate until the true residual is small enough or nothing helps. Collective."""
+def run(system: System, kind: Callable[..., Method], **settings: Any) -> Solution:
+    """Iterate until the true residual is small enough or nothing helps. Collective.
+
+    `kind(system, **settings)`, called if there is something to do, gives the method.
+    """
     if system.scale == 0.0:
         return Solution(system.x, 0, (0.0,), True, "The right-hand side is zero, and so is x.")
     options = system.options
@@ -109,6 +116,7 @@ def run(system: System, kind: type[Method], **settings: Any) -> Solution:
     if options.max_iterations == 0:
         return _solution(system, history, "max_iterations is 0")
     method = kind(system, **settings)
+    method.begin()
     while True:
         before = history.residuals[-1]
         ended = _recursion(method, history)

@@ -20,6 +20,9 @@ Operator = Callable[[da.DistArray, da.DistArray], Any]
 #: Writes an approximation of `A^-1 r` to `z`: `preconditioner(r, z)`. Collective.
 Preconditioner = Callable[[da.DistArray, da.DistArray], Any]
 
+#: What users may say about constants that the operator maps to zero.
+_NULLSPACES = ("auto", "constant", None)
+
 #: Sums of squares outside this range lose digits or overflow.
 _LEAST, _MOST = 1e-280, 1e280
 
@@ -42,7 +45,7 @@ class Options(Tolerances):
     def __post_init__(self) -> None:
         super().__post_init__()
         inputs.require_whole("max_iterations", self.max_iterations, 0, 1000)
-        if self.nullspace not in ("auto", "constant", None):
+        if not isinstance(self.nullspace, str | None) or self.nullspace not in _NULLSPACES:
             raise da.SolverError(
                 f"nullspace must be 'auto', 'constant' or None, got {self.nullspace!r}; use "
                 "'constant' where the operator maps constants to zero."
@@ -53,6 +56,8 @@ class Options(Tolerances):
 
 class System:
     """One linear system and the state of its solution. Creation is Collective.
+
+    `begin` takes up another right-hand side, with the vectors that there are.
 
     Attributes
     ----------
@@ -70,12 +75,8 @@ class System:
 
     def __init__(self, operator: Operator, rhs: Any, x0: Any, options: Options) -> None:
         _require_vectors(rhs, x0)
-        if not callable(operator):
-            raise da.SolverError(
-                f"The operator must be a function operator(u, out), got {type(operator).__name__}."
-            )
-        self.options = options
-        self._operator, self._rhs = operator, rhs
+        require_operator(operator)
+        self._operator = operator
         self.components: tuple[int, ...] = rhs.components
         self.static: dict[str, Any] = {
             "components": rhs.components,
@@ -83,25 +84,37 @@ class System:
         }
         self.rounding = float(np.finfo(rhs.dtype).eps)
         like = rhs if x0 is None else x0
+        self._kind = vectors.kind(like)
         self._changes = vectors.changes(like)
-        if x0 is None and self._changes:
-            raise da.SolverError(
-                "The right-hand side has inhomogeneous conditions on "
-                f"{', '.join(self._changes)}, which belong to the solution; give them to x0=."
-            )
-        if self._changes and getattr(operator, "ignores_conditions", False):
-            raise da.SolverError(
-                f"The conditions of x0 on {', '.join(self._changes)} have values, which this "
-                "operator ignores; take A.rhs(f, out) for the right-hand side and A.zeros() for x0."
-            )
-        self.x = vectors.zeros_like(like) if x0 is None else x0.copy()
+        if self._changes:
+            self._require_conditions(x0)
         self.r = vectors.zeros_like(like)
         if self.r.boundary is not None:
             self.r.boundary.update(self._changes)
-        self._image = self.vector()
-        self._groups: tuple[nullspace.Group, ...] = ()
+        self.x, self._image = self.vector(), self.vector()
+        self._groups: tuple[nullspace.Group, ...] | None = None
         self._removed: tuple[nullspace.Group, ...] = ()
+        self.begin(rhs, x0, options)
+
+    def begin(self, rhs: da.DistArray, x0: da.DistArray | None, options: Options) -> None:
+        """Take up a right-hand side and a first guess that `suits` says are alike. Collective."""
+        self.options, self._rhs = options, rhs
+        if x0 is None:
+            self.x.fill(0)
+        elif self._changes:  # values of conditions may be functions of time, which x0 knows
+            self.x = x0.copy()
+        else:
+            self.x[...] = x0
         self._start(x0 is None)
+
+    def suits(self, rhs: Any, x0: Any) -> bool:
+        """Whether its vectors are like those that these would lead to. Local; the same on all
+        ranks.
+        """
+        _require_vectors(rhs, x0)
+        if x0 is None and self._changes:
+            return False
+        return vectors.same(self._kind, vectors.kind(rhs if x0 is None else x0))
 
     # ---- what methods do with it
 
@@ -145,7 +158,7 @@ class System:
 
     def finish(self) -> None:
         """Remove the mean of the iterate where it is arbitrary. Collective."""
-        nullspace.remove(self, self.x, self._groups)
+        nullspace.remove(self, self.x, self._groups or ())
 
     @property
     def borrowed(self) -> tuple[da.DistArray, da.DistArray]:
@@ -154,6 +167,20 @@ class System:
 
     # ---- setting up
 
+    def _require_conditions(self, x0: Any) -> None:
+        """Refuse values of conditions where they have no effect."""
+        sides = ", ".join(self._changes)
+        if x0 is None:
+            raise da.SolverError(
+                f"The right-hand side has inhomogeneous conditions on {sides}, which belong to the "
+                "solution; give them to x0=."
+            )
+        if getattr(self._operator, "ignores_conditions", False):
+            raise da.SolverError(
+                f"The conditions of x0 on {sides} have values, which this operator ignores; take "
+                "A.rhs(f, out) for the right-hand side and A.zeros() for x0."
+            )
+
     def _start(self, from_zero: bool) -> None:
         """Scale, null space and first residual."""
         self.scale = self._norm_of_rhs()
@@ -161,13 +188,8 @@ class System:
             self.x.fill(0)
             self.square = 0.0
             return
-        mode = self.options.nullspace
-        if mode == "auto":
-            self._groups = nullspace.find(self)
-        elif mode == "constant":
-            self._groups = nullspace.whole(self.components)
-        if self._groups and (mode == "constant" or nullspace.is_left_null(self, self._groups)):
-            self._removed = self._groups
+        if self._groups is None:
+            self._groups, self._removed = self._null_spaces()
         self.square = self._checked_residual(self.x)
         if from_zero and float(self.inner(self._image, self._image)) > 0.0:
             raise da.SolverError(
@@ -177,8 +199,19 @@ class System:
         self._require_compatible()
         self._clean_residual()
 
+    def _null_spaces(self) -> tuple[tuple[nullspace.Group, ...], ...]:
+        """What the operator maps to zero, and what no image of it has."""
+        mode = self.options.nullspace
+        if mode == "constant":
+            groups = nullspace.whole(self.components)
+            return groups, groups
+        groups = nullspace.find(self) if mode == "auto" else ()
+        return groups, groups if groups and nullspace.is_left_null(self, groups) else ()
+
     def _norm_of_rhs(self) -> float:
         """|b|, where the conditions of x are inhomogeneous |b - A 0|."""
+        if not self._rhs.size:
+            return 0.0
         square, largest = kernels.load(self._rhs, self.r, **self.static)
         self._require_range(float(square), float(largest))
         if self._changes:
@@ -218,6 +251,14 @@ class System:
         least = inputs.least_mean(self.options, self.rounding, self.scale, math.sqrt(self.square))
         for mean in nullspace.means(self, self.r, self._removed):
             inputs.require_mean_zero(mean, self.r.size, least)
+
+
+def require_operator(operator: Any) -> None:
+    """An error unless the operator is a function. Local."""
+    if not callable(operator):
+        raise da.SolverError(
+            f"The operator must be a function operator(u, out), got {type(operator).__name__}."
+        )
 
 
 def _require_vectors(rhs: Any, x0: Any) -> None:

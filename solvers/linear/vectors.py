@@ -13,6 +13,14 @@ import numpy as np
 
 import distarray as da
 
+#: Attributes in which arrays are alike that the same kernels' plans serve.
+_PLACEMENT = (
+    "grid", "communicator", "shape", "components", "location", "dtype", "halo", "ranks", "device"
+)  # fmt: skip
+
+#: Of an array its placement and its conditions by side.
+Kind = tuple[tuple[Any, ...], dict[str, Any]]
+
 
 def homogeneous(condition: Any) -> Any:
     """The condition with zero in the place of its value: itself if it is homogeneous already, and
@@ -33,7 +41,26 @@ def homogeneous(condition: Any) -> Any:
     return condition
 
 
+def kind(array: da.DistArray) -> Kind:
+    """What `zeros_like` keeps of an array. Local."""
+    placement = tuple(getattr(array, name) for name in _PLACEMENT)
+    return placement, dict(array.boundary or {})
+
+
+def same(one: Kind, other: Kind) -> bool:
+    """Whether placements are equal and conditions the very same. Local."""
+    (placement, conditions), (other_placement, others) = one, other
+    return (
+        placement == other_placement
+        and conditions.keys() == others.keys()
+        and all(_same(condition, others[side]) for side, condition in conditions.items())
+    )
+
+
 def _same(one: Any, other: Any) -> bool:
+    """Whether two conditions are one; of tuples, one for each component, all of them."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
     return one is other
 
 
