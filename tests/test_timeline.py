@@ -40,6 +40,24 @@ def test_a_timeline_holds_all_events_of_its_body(tmp_path: Path) -> None:
         assert event["dur"] == pytest.approx(1e6 * (seen.end - seen.start), abs=1e-3)
 
 
+@pytest.mark.parametrize("background", [False, True])
+def test_files_have_a_row(tmp_path: Path, background: bool) -> None:
+    """What the thread of a checkpoint does is not in it: the run goes on meanwhile."""
+    grid = da.Grid((12, 10))
+    u = grid.ones()
+    with da.timeline(tmp_path / "trace.json"):
+        da.save(tmp_path / "u.h5", {"u": u})
+        da.load(tmp_path / "u.h5", grid)
+        with da.Checkpointer(tmp_path / "run", every=1, background=background) as checkpoints:
+            checkpoints.save({"u": u}, step=1)
+            checkpoints.latest(grid)
+    events = checked(tmp_path / "trace.json")
+    assert {ROWS[event["tid"]][0] for event in events} == {"files"}
+    names = [event["name"] for event in events]
+    held = 5 if background else 1  # to copy, and when the file is shared, combined, named and done
+    assert names == ["write save", "read load", *["write save"] * held, "read load"]
+
+
 def test_an_error_leaves_no_timeline_and_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text("old")

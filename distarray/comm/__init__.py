@@ -1,8 +1,8 @@
 """Ranks and how they talk.
 
 `base` is the protocol, `serial` one rank, `mpi` many; `mpi` and its part `mpi_files` alone import
-mpi4py. `failure` ends all ranks when one fails. This file chooses; it loads MPI only when there is a
-reason to.
+mpi4py. `failure` ends all ranks when one fails. This file chooses; it loads MPI only when there is
+a reason to.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+from distarray import spans
 from distarray.array import DistArray
 from distarray.comm.base import Communicator
 from distarray.errors import CommunicationError, FileError, shown
@@ -155,7 +156,8 @@ class Checkpointer:
         if due or received:
             self._heard = self._read()[0], True
             self._complete()
-            self._write(communicator, arrays, step, time, attrs, wait=bool(received))
+            with spans.span("write", "save"):
+                self._write(communicator, arrays, step, time, attrs, wait=bool(received))
         if received:
             self._leave(communicator, received, step)
         return due
@@ -260,7 +262,9 @@ class Checkpointer:
     def _advance(self, underway: BackgroundWrite) -> None:
         """The next stage of what is under way. Collective."""
         self._underway = None
-        if not underway.advance():
+        with spans.span("write", "save"):
+            done = underway.advance()
+        if not done:
             self._underway = underway
 
     def _complete(self) -> None:

@@ -1,7 +1,7 @@
 """The methods by which the values of all ranks come into a file that is laid out.
 
     posix    each rank writes what it owns at its place: on a file system of this machine
-    mpiio    as posix, by MPI-IO: on a file system of many machines
+    mpiio    as posix, by MPI-IO: on a file system of many machines; see `comm.mpi_files`
     h5py     by an h5py that was built for MPI
     root     ranks send, root writes: where several writers would lose bytes, see `by_root`
 

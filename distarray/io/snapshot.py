@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray import spans
 from distarray.arguments import check_dtype
 from distarray.array import DistArray
 from distarray.comm.base import Communicator
@@ -91,10 +92,11 @@ def save(
         Numbers, strings, None, small arrays, lists and dicts of these.
     method : {"posix", "mpiio", "h5py", "root"}, optional
         How values come into the file, which has the same bytes each way: each rank writes for
-        itself, by calls of the system or of MPI-IO, or by an h5py that was built for MPI; or root
-        writes what the others send. By default root where the file system does not keep what
-        several processes write side by side (NFS and others), else the installed h5py's own way if
-        it has one, else posix on a file system of this machine and MPI-IO on one of many.
+        itself, by calls of the system or of MPI-IO (collective ones where the library has ROMIO, as
+        MPICH has), or by an h5py that was built for MPI; or root writes what the others send. By
+        default root where the file system does not keep what several processes write side by side
+        (NFS and others), else the installed h5py's own way if it has one, else posix on a file
+        system of this machine and MPI-IO on one of many.
 
     Raises
     ------
@@ -110,16 +112,17 @@ def save(
     >>> grid = da.Grid((8, 8))
     >>> da.save("start.h5", {"u": grid.zeros()}, step=0, time=0.0)
     """
-    plan = begin_save(
-        path, arrays, step=step, time=time, attrs=attrs, method=method, with_xdmf=True
-    )
-    plan.lay_out()
-    try:
-        plan.write(arrays.values())
-        plan.finish()
-    except BaseException:
-        plan.abandon()
-        raise
+    with spans.span("write", "save"):
+        plan = begin_save(
+            path, arrays, step=step, time=time, attrs=attrs, method=method, with_xdmf=True
+        )
+        plan.lay_out()
+        try:
+            plan.write(arrays.values())
+            plan.finish()
+        except BaseException:
+            plan.abandon()
+            raise
 
 
 def load(
@@ -172,10 +175,11 @@ def load(
         wanted = None if names is None else [_plain(name) for name in names]
         types = _types_text(dtype)
     require_same(communicator, "the file to be loaded", path=source, names=wanted, dtype=types)
-    for _ in range(2):
-        snapshot = _load(source, grid, names, dtype)
-        if snapshot is not None:
-            return snapshot
+    with spans.span("read", "load"):
+        for _ in range(2):
+            snapshot = _load(source, grid, names, dtype)
+            if snapshot is not None:
+                return snapshot
     raise header.replaced(source)
 
 
