@@ -24,6 +24,7 @@ from distarray.regions import Box
 from distarray.stencil import codegen, language, sharing, staged, stages
 from distarray.stencil.analysis import roots
 from distarray.stencil.expression import FINE, Call, Coordinate, Program, Read, walk
+from solvers.euler import EulerConfig, EulerSolver
 from tests.kernel_cases import HALO, Case, diffuse, parameter, profile, same_bits
 from tests.stencil_tools import traced
 
@@ -370,6 +371,25 @@ def test_loops_with_divisions_roots_and_choices_are_simd_code(dtype: str) -> Non
     text = codegen.source(flow_case((5, 70), dtype).program)
     failed, count = loops_without_simd(text)
     assert count == 6  # velocities, slopes and fluxes along two axes, the update
+    assert not failed, failed[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reconstruction", ["muscl", "weno5"])
+def test_loops_of_compressible_flow_are_simd_code(reconstruction: str) -> None:
+    config = EulerConfig(
+        cells=(12, 12),
+        initial=lambda x, y: (1.0 + 0.1 * np.sin(x), 0.1, 0.2, 1.0 + 0.0 * y),
+        bounds=((0.0, 2.0 * np.pi),) * 2,
+        periodic=True,
+        reconstruction=reconstruction,
+    )
+    flow = EulerSolver(config, device="cpu")
+    flow.step(0.1 * flow.stable_dt())
+    text = flow._stage.source("c")
+    assert "kept0" in text
+    failed, count = loops_without_simd(text)
+    assert count > 4
     assert not failed, failed[0]
 
 
