@@ -170,7 +170,7 @@ def test_a_vortex_lives_for_ten_periods():
 
 def test_a_blast_has_the_radius_of_the_similarity_solution():
     flow = run(problems.sedov((128, 128)), problems.SEDOV_TIME)
-    assert shock_radius(flow) == pytest.approx(problems.SEDOV_RADIUS, rel=0.01)
+    assert shock_radius(flow) == pytest.approx(problems.SEDOV_RADIUS, rel=0.02)
     # Behind the shock the density is 6 in the limit of many cells.
     assert float(flow.fields["density"].max()) > 3.8
     rho = flow.fields["density"].gather()
