@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distarray as da
+from distarray import exact
 from distarray.backends import native
 from distarray.geometry import AxisGeometry
 from distarray.regions import Box
@@ -155,7 +156,9 @@ def check(seed: int) -> bool:
     case = random_case(seed)
     keeps = stages.of_program(case.program) is not None
     if keeps:
-        case.agree(*inner_boxes(case, random.Random(seed)))
+        _, expected, found = case.agree(*inner_boxes(case, random.Random(seed)))
+        for one, other in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(exact.carried(one) if one.size > 2 else one, other)
         require_known_reads(case.program)
     return keeps
 
@@ -419,11 +422,11 @@ def test_cheap_kernels_keep_nothing() -> None:
 def test_kernels_whose_order_counts_keep_nothing() -> None:
     def kernel(u: Any, new: Any) -> Any:
         new[0, 0] = heavy(u[0, 1]) - heavy(u[0, 0])
-        return language.reduce.sum(new[0, 0], reproducible=exact)
+        return language.reduce.sum(new[0, 0], reproducible=reproducible)
 
-    exact = True
+    reproducible = True
     assert of(kernel) is not None
-    exact = False
+    reproducible = False
     assert of(kernel) is None
 
     def colours(u: Any, v: Any) -> None:
