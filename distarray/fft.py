@@ -253,7 +253,7 @@ def _trigonometric(
 ) -> DistArray:
     caller = f"{name}n"
     axes, norm = _checked(u, axes, norm, caller)
-    if isinstance(type, bool) or type not in (1, 2, 3, 4):
+    if not isinstance(type, int | np.integer) or isinstance(type, bool) or not 1 <= type <= 4:
         raise ArrayError(f"{caller} has types 1 to 4, got type={shown(type)}; use one of them.")
     points = u.layout.points
     if name.endswith("dct") and type == 1 and any(points[axis] == 1 for axis in axes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,8 +103,8 @@ def map_lines(
     ------
     ArrayError
         No steps, an axis that there is not, or `out` of another shape, element type or
-        communicator; a function that changes the shape of its block, on the ranks where it does
-        alone, as errors of the function are.
+        communicator; a function that changes the shape of its block or makes complex values of real
+        ones, on the ranks where it does alone, as errors of the function are.
 
     Examples
     --------
@@ -115,6 +115,10 @@ def map_lines(
     array([ 4.,  8., 12.])
     """
     require_array(array, "map_lines")
+    if not isinstance(steps, Iterable):
+        raise ArrayError(
+            f"map_lines takes steps (axis, function), got {shown(steps)}; pass them in a list."
+        )
     works = [_work(array, step) for step in steps]
     if not works:
         raise ArrayError("map_lines takes at least one step, got none; pass (axis, function).")
@@ -159,6 +163,11 @@ class _Function:
         with np.errstate(all="ignore"):
             values = host_values(
                 self.function(read_only(given), box.slices()), "Values of a function of map_lines"
+            )
+        if values.dtype.kind == "c" and self.dtype.kind != "c":
+            raise ArrayError(
+                f"A function of map_lines made complex values for an array of {self.dtype}; return "
+                "their real part."
             )
         if values.shape != given.shape:
             raise ArrayError(

@@ -28,6 +28,7 @@ from distarray import spans
 from distarray.comm import default
 from distarray.comm.failure import is_failing
 from distarray.errors import FileError
+from distarray.io.describe import path_of
 from distarray.progress import tell_once
 
 #: Rows of a rank, from the top, and the events in each.
@@ -55,7 +56,7 @@ class Timeline:
     """
 
     def __init__(self, path: str | os.PathLike[str], comm: Any = None) -> None:
-        self._path, self._comm = Path(path), comm
+        self._path, self._comm = Path(path_of(path, "timeline")), comm
         self._partial = self._path.with_name(f"{self._path.name}.partial")
         self._stack = ExitStack()
 

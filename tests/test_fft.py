@@ -122,6 +122,8 @@ REFUSED = [
     ("fftn(u, norm=[])", "fftn has the norms 'backward', 'ortho' and 'forward', got norm=[]"),
     ("rfftn(phasor)", "rfftn takes real values, got PHASOR; use fftn or the real part."),
     ("dctn(u, type=5)", "dctn has types 1 to 4, got type=5; use one of them."),
+    ("dctn(u, type=np.array([1, 2]))", "dctn has types 1 to 4, got type=an array of int64"),
+    ("dctn(u, type=2.0)", "dctn has types 1 to 4, got type=2.0; use one of them."),
     ("idstn(u, type=True)", "idstn has types 1 to 4, got type=True; use one of them."),
     ("idctn(thin, type=1)", "idctn of type 1 needs at least 2 elements along each axis, got THIN"),
     (
@@ -183,6 +185,17 @@ def test_axes_of_map_lines_and_map_along_are_numbers():
     ):
         with pytest.raises(da.ArrayError, match="axis=True is none of the 2 axes"):
             call()
+
+
+def test_what_map_lines_refuses():
+    u = da.zeros((6, 4))
+    for steps in (None, 5):
+        with pytest.raises(da.ArrayError, match=f"takes steps .axis, function., got {steps}; pass"):
+            da.map_lines(u, steps)
+    with pytest.raises(da.ArrayError, match="made complex values for an array of float64"):
+        da.map_lines(u, [(0, lambda block, where: 1j * block)])
+    found = da.map_lines(u.astype(complex) + 1.0, [(0, lambda block, where: 1j * block)])
+    np.testing.assert_array_equal(found.gather(), np.full((6, 4), 1j))
 
 
 @pytest.mark.parametrize("periodic", [False, True])

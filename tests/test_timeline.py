@@ -76,6 +76,12 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("path", [5, "", "/", None])
+def test_what_is_no_file_is_refused(path) -> None:
+    with pytest.raises(da.FileError, match=r"timeline takes (a path, received|the path of)"):
+        da.timeline(path)
+
+
 @pytest.mark.parametrize(("code", "written"), [("", True), ("raise ValueError", False)])
 def test_the_environment_asks_for_a_timeline_of_the_program(tmp_path: Path, code, written) -> None:
     program = "import distarray as da; u = da.ones((4, 4)); print(float(da.begin_sum(u)));" + code
