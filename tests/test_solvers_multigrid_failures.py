@@ -85,6 +85,12 @@ REFUSED = [
     ({"boundary": {"x": D(0.0), "y": R(-1.0, 1.0, 0.0)}}, "needs numbers a and b not below 0"),
     ({"mean": "geometric"}, "mean must be 'harmonic' or 'arithmetic'"),
     ({"dtype": int}, "must be float32 or float64"),
+    ({"dtype": "half"}, "must be float32 or float64, got dtype='half'; use float"),
+    ({"dtype": "many"}, "must be float32 or float64, got dtype='many'; use float"),
+    ({"grid": None}, "EllipticOperator takes a Grid, got None; make one by da.Grid"),
+    ({"a": np.ones(3)}, "or a DistArray of them, got one of type ndarray; change it"),
+    ({"a": "complex"}, "a must be real, got DistArray"),
+    ({"mean": []}, "mean must be 'harmonic' or 'arithmetic', got one of type list"),
     ({"a": {"x": 1.0}}, "a has arrays for the axes x"),
     ({"a": {"x": 1.0, "y": 1.0}}, "must be a DistArray of a grid"),
     ({"a": "zeros"}, "a must be above 0 everywhere"),
@@ -96,11 +102,15 @@ REFUSED = [
 def test_operators_that_are_refused(options, message):
     grid = da.Grid((8, 8))
     options = {"boundary": walls(grid)} | options
-    arrays = {"zeros": grid.zeros(), "faces": grid.ones(location="x")}
+    arrays = {
+        "zeros": grid.zeros(),
+        "faces": grid.ones(location="x"),
+        "complex": grid.ones(dtype=complex),
+    }
     if isinstance(options.get("a"), str):
         options["a"] = arrays[options["a"]]
     with pytest.raises(da.SolverError, match=message):
-        EllipticOperator(grid, **options)
+        EllipticOperator(**{"grid": grid, **options})
 
 
 REFUSED_OPTIONS = [
@@ -166,3 +176,13 @@ def test_a_guess_whose_conditions_the_operator_ignores_is_refused():
     b = operator.zeros()
     operator.rhs(grid.zeros(), b)
     assert float(abs(linear.cg(operator, b, rtol=1e-12).x - 1.0).max()) < 1e-10
+
+
+def test_what_is_no_operator_and_no_array_is_refused():
+    with pytest.raises(da.SolverError, match="takes an EllipticOperator, got one of type function"):
+        Multigrid(lambda u, out: None)
+    operator = EllipticOperator(da.Grid((4,)), boundary={"x": D(0.0)})
+    with pytest.raises(da.SolverError, match="applies to DistArrays, got one of type ndarray"):
+        operator(np.ones(4), operator.zeros())
+    with pytest.raises(da.SolverError, match="The right-hand side, one of type ndarray, must lie"):
+        Multigrid(operator).solve(np.ones(4))

@@ -215,8 +215,8 @@ class FFTPoisson:
         fits = isinstance(rhs, da.DistArray) and rhs.grid is not None and rhs.grid.same_as(grid)
         if not fits or rhs.location is not None or rhs.components or rhs.dtype != float:
             raise da.SolverError(
-                f"The right-hand side {rhs!r} must be float64 in the cells of {grid!r}; make it "
-                "there."
+                f"The right-hand side, {inputs.described(rhs)}, must be float64 in the cells of "
+                f"{grid!r}; make it there."
             )
 
 

@@ -1,10 +1,12 @@
-"""What solvers ask of their options, right-hand sides and first guesses. Functions are Local."""
+"""What solvers ask of their options, right-hand sides and first guesses. Functions are Local, but
+for `Tolerances.require_alike`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,22 @@ class Tolerances:
             )
         require_function_or_none("callback", self.callback)
 
+    def require_alike(self, communicator: Any) -> None:
+        """An error where ranks have different numbers: they would end at different iterations, and
+        wait for each other. Collective; one small message.
+        """
+        if communicator.size == 1:
+            return
+        names = [one.name for one in fields(self) if _is_number(getattr(self, one.name))]
+        numbers = np.array([getattr(self, name) for name in names], float)
+        both = communicator.allreduce(np.concatenate((numbers, -numbers)), "max")
+        for name, most, least in zip(names, both, -both[len(names) :], strict=False):
+            if most != least:
+                raise da.SolverError(
+                    f"{name} differs between ranks, from {least:g} to {most:g}; pass the same on "
+                    "all ranks."
+                )
+
     def relative(self, scale: float) -> float:
         """The largest residual, relative to the size |b| of the right-hand side."""
         return max(self.rtol, self.atol / scale)
@@ -59,6 +77,14 @@ class Tolerances:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def described(value: Any) -> str:
+    """What an error says of a value, on one line and alike on all ranks: numbers, texts and arrays
+    of grids as they are written, of anything else the type.
+    """
+    plain = value is None or isinstance(value, da.DistArray | da.Grid | str | complex | np.number)
+    return repr(value) if plain or _is_number(value) else f"one of type {type(value).__name__}"
 
 
 def require_whole(name: str, value: Any, least: int, instead: int) -> None:

@@ -47,8 +47,9 @@ class Options(Tolerances):
         inputs.require_whole("max_iterations", self.max_iterations, 0, 1000)
         if not isinstance(self.nullspace, str | None) or self.nullspace not in _NULLSPACES:
             raise da.SolverError(
-                f"nullspace must be 'auto', 'constant' or None, got {self.nullspace!r}; use "
-                "'constant' where the operator maps constants to zero."
+                "nullspace must be 'auto', 'constant' or None, got "
+                f"{inputs.described(self.nullspace)}; use 'constant' where the operator maps "
+                "constants to zero."
             )
         inputs.require_function_or_none("preconditioner", self.preconditioner)
         inputs.require_bool("reproducible", self.reproducible)
@@ -98,6 +99,7 @@ class System:
 
     def begin(self, rhs: da.DistArray, x0: da.DistArray | None, options: Options) -> None:
         """Take up a right-hand side and a first guess that `suits` says are alike. Collective."""
+        options.require_alike(self.r.communicator)
         self.options, self._rhs = options, rhs
         if x0 is None:
             self.x.fill(0)

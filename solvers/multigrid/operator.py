@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.linear.inputs import described
 from solvers.linear.vectors import homogeneous
 from solvers.multigrid import kernels
 from solvers.multigrid.discrete import Discrete, Side, Sides, link_location, private
@@ -87,14 +88,14 @@ class EllipticOperator:
         mean: str = "harmonic",
         dtype: Any = float,
     ) -> None:
-        self.grid, self.location, self.dtype = grid, location, np.dtype(dtype)
-        if self.dtype.kind != "f":
+        if not isinstance(grid, da.Grid):
             raise da.SolverError(
-                f"The unknowns must be float32 or float64, got dtype={self.dtype}; use float."
+                f"EllipticOperator takes a Grid, got {described(grid)}; make one by da.Grid."
             )
+        self.grid, self.location, self.dtype = grid, location, _float_type(dtype)
         if mean not in ("harmonic", "arithmetic"):
             raise da.SolverError(
-                f"mean must be 'harmonic' or 'arithmetic', got {mean!r}; use 'harmonic'."
+                f"mean must be 'harmonic' or 'arithmetic', got {described(mean)}; use 'harmonic'."
             )
         template = grid.zeros(self.dtype, location=location, boundary=boundary, halo=1)
         self._conditions = dict(template.boundary or {})
@@ -171,6 +172,10 @@ class EllipticOperator:
         """u, or its values in an array with layers that kernels can read and zeros at fixed points.
         Collective.
         """
+        if not isinstance(u, da.DistArray):
+            raise da.SolverError(
+                f"The operator applies to DistArrays, got {described(u)}; make one by A.zeros()."
+            )
         if min(u.halo) > 0 and all(self._suits(u, side) for side in self._conditions):
             return u
         if self._scratch is None:
@@ -235,11 +240,24 @@ class EllipticOperator:
         return found
 
 
+def _float_type(dtype: Any) -> np.dtype[Any]:
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        found = np.dtype(object)
+    if found not in (np.float32, np.float64):
+        raise da.SolverError(
+            f"The unknowns must be float32 or float64, got dtype={dtype!r}; use float."
+        )
+    return found
+
+
 def _number(name: str, value: Any, *, least: float) -> float:
     if not isinstance(value, Real | np.number) or not least <= float(value) < np.inf:
         rule = "above 0" if least > 0.0 else "of at least 0"
         raise da.SolverError(
-            f"{name} must be a finite number {rule} or an array of them, got {value!r}; change it."
+            f"{name} must be a finite number {rule} or a DistArray of them, got "
+            f"{described(value)}; change it."
         )
     return float(value)
 
@@ -247,8 +265,8 @@ def _number(name: str, value: Any, *, least: float) -> float:
 def _require_on(grid: da.Grid, name: str, array: Any, location: str | None) -> None:
     if not isinstance(array, da.DistArray) or array.grid is None or array.components:
         raise da.SolverError(
-            f"{name} must be a DistArray of a grid without components, got {array!r}; make one by "
-            "grid.from_function."
+            f"{name} must be a DistArray of a grid without components, got {described(array)}; "
+            "make one by grid.from_function."
         )
     if not array.grid.same_as(grid) or array.location != location:
         raise da.SolverError(
@@ -257,6 +275,8 @@ def _require_on(grid: da.Grid, name: str, array: Any, location: str | None) -> N
 
 
 def _require_least(name: str, array: da.DistArray, least: float) -> None:
+    if array.dtype.kind == "c":
+        raise da.SolverError(f"{name} must be real, got {array!r}; take its real part.")
     found = float(array.min())
     if not found >= least:
         rule = "above 0" if least > 0.0 else "not below 0"

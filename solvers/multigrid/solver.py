@@ -99,6 +99,11 @@ class Multigrid:
         reproducible: bool = False,
         levels: int | None = None,
     ) -> None:
+        if not isinstance(operator, EllipticOperator):
+            raise da.SolverError(
+                f"Multigrid takes an EllipticOperator, got {inputs.described(operator)}; make one, "
+                "or use solvers.linear."
+            )
         inputs.require_choice("cycle", cycle, tuple(VISITS))
         inputs.require_choice("smoother", smoother, SMOOTHERS)
         inputs.require_whole("before", before, 0, 2)
@@ -175,6 +180,7 @@ class Multigrid:
         limits = Limits(rtol=rtol, atol=atol, max_cycles=max_cycles, callback=callback)
         self._require_right_hand_side(rhs)
         inputs.require_guess(x0, rhs)
+        limits.require_alike(self.operator.grid.communicator)
         finest = self.levels[0]
         self._load(rhs, time, limits)
         if x0 is None:
@@ -291,8 +297,8 @@ class Multigrid:
             or rhs.components
         ):
             raise da.SolverError(
-                f"The right-hand side {rhs!r} must lie on {operator.grid!r} at location "
-                f"{operator.location!r}; make it there."
+                f"The right-hand side, {inputs.described(rhs)}, must lie on {operator.grid!r} at "
+                f"location {operator.location!r}; make it there."
             )
 
     def _load(self, rhs: da.DistArray, time: float, limits: Limits) -> None:

@@ -2,12 +2,15 @@
 solution in the same number of iterations but for one; and one message per reduction.
 """
 
+import functools
+
 import numpy as np
 from mpi4py import MPI
 
 import distarray as da
 from solvers import linear
 from solvers.linear import cg, chebyshev, pipelined_cg
+from solvers.multigrid import EllipticOperator, Multigrid
 from tests.linear_tools import field, identity, laplacian_matrix, negative_laplacian, rough, sides
 from tests.ranks.common import SIZE, process_grids, refused
 
@@ -144,6 +147,23 @@ def test_errors_are_the_same_on_all_ranks():
     refused(
         da.SolverError, "enclose the eigenvalues", lambda: chebyshev(identity, b, bounds=(2, 1))
     )
+
+
+def test_ranks_that_want_other_things_are_told_instead_of_waiting_for_each_other():
+    if SIZE == 1:
+        return
+    grid = grid_of()
+    b = problem(grid, boundary=sides(grid, da.Dirichlet(0.0)))
+    text = f"rtol differs between ranks, from 0.1 to {SIZE / 10:g}; pass the same"
+    for name in linear.METHODS:
+        solve = functools.partial(linear.solve, negative_laplacian, b, method=name)
+        refused(da.SolverError, text, functools.partial(solve, rtol=(grid.rank + 1) / 10))
+    most = "max_iterations differs between ranks, from 3 to 4"
+    few = functools.partial(solve, max_iterations=3 + (grid.rank == 1))
+    refused(da.SolverError, most, few)
+    cycles = Multigrid(EllipticOperator(grid, boundary=sides(grid, da.Dirichlet(0.0))))
+    few = functools.partial(cycles.solve, b, max_cycles=3 + (grid.rank == 1))
+    refused(da.SolverError, "max_cycles differs between ranks, from 3 to 4", few)
 
 
 def test_values_that_are_not_finite_on_one_rank_stop_all():
