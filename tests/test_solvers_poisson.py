@@ -1,11 +1,15 @@
 """The case `poisson`: published errors, hard problems, files and a restart."""
 
+import re
+
 import numpy as np
 import pytest
 
 import distarray as da
 from solvers.__main__ import CASES, SOME, main
+from solvers.fft_poisson import bench as fft_bench
 from solvers.multigrid import Multigrid
+from solvers.multigrid import bench as multigrid_bench
 from solvers.poisson import cases
 from solvers.poisson.problems import HARD, Briggs, published
 
@@ -65,3 +69,17 @@ def test_the_command_line_offers_what_a_case_reads(case, capsys):
     assert set(case.reads) <= set(SOME)
     for name in SOME:
         assert (f"--{name}" in shown) == (name in case.reads)
+
+
+def test_benches_print_a_row_for_each_cube_and_way(capsys):
+    assert multigrid_bench.main(["--cells", "8", "12"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    row = r"%d\^3 +\d+ cycles  setup +\d\.\d{3} s  solve +\d\.\d{3} s  together +\d\.\d{3} s"
+    assert re.fullmatch(row % 8, first.strip())
+    assert re.fullmatch(row % 12, second.strip())
+    assert fft_bench.main(["--cells", "8", "--repeat", "2", "--multigrid"]) == 0
+    found = [line.split()[:3] for line in capsys.readouterr().out.splitlines()]
+    assert found == [["direct", "8^3", "on"], ["multigrid", "8^3", "on"]]
+    for bench in (multigrid_bench, fft_bench):
+        with pytest.raises(SystemExit):
+            bench.main(["--cells", "0"])

@@ -11,6 +11,7 @@
 - `accelerate` conjugate gradients around cycles
 - `solver`     `Multigrid`: cycles
 - `npb`        the kernel MG of the NAS Parallel Benchmarks
+- `bench`      cycles and seconds for cubes: `python -m solvers.multigrid.bench`
 """
 
 from solvers.multigrid.operator import EllipticOperator

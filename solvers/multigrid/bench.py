@@ -1,4 +1,5 @@
-"""What multigrid costs: cycles and seconds for cubes with values at all sides.
+"""What multigrid costs: cycles and seconds for cubes with values at all sides:
+`python -m solvers.multigrid.bench`. Started by mpirun it measures the ranks of that job.
 
 The times are those that a user sees once kernels are compiled: `setup` makes the grid, the operator
 and the levels, `solve` includes the making of the plans of all calls.
@@ -6,6 +7,8 @@ and the levels, `solve` includes the making of the plans of all calls.
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,12 +37,22 @@ class Row:
         )
 
 
-def rows(cells: Sequence[int], *, rtol: float = 1e-8, device: str = "auto") -> list[Row]:
-    """Measure `-lap u = f`, float64, on cubes. Collective."""
-    return [_measured(n, rtol, device) for n in cells]
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table. Collective under a launcher."""
+    parser = argparse.ArgumentParser(prog="python -m solvers.multigrid.bench", description=__doc__)
+    parser.add_argument(
+        "--cells", type=int, nargs="+", default=[32, 64, 128], help="cells along each axis"
+    )
+    options = parser.parse_args(arguments)
+    if min(options.cells) < 1:
+        parser.error("--cells must be at least 1")
+    for cells in options.cells:
+        da.log(measured(cells))
+    return 0
 
 
-def _measured(cells: int, rtol: float, device: str) -> Row:
+def measured(cells: int, *, rtol: float = 1e-8, device: str = "auto") -> Row:
+    """Solve `-lap u = f`, float64, on a cube. Collective."""
     began = time.perf_counter()
     grid = da.Grid((cells,) * 3, device=device)
     operator = EllipticOperator(grid, boundary=dict.fromkeys("xyz", da.Dirichlet(0.0)))
@@ -52,3 +65,7 @@ def _measured(cells: int, rtol: float, device: str) -> Row:
     seconds = np.array([made, time.perf_counter() - began])
     setup, solve = grid.communicator.allreduce(seconds, "max")
     return Row(cells, found.iterations, float(setup), float(solve))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
