@@ -10,6 +10,8 @@ import functools
 from types import ModuleType
 from typing import Any, Protocol
 
+import numpy as np
+
 from distarray.arraylike import HostArray
 from distarray.errors import UnsupportedError
 
@@ -96,6 +98,7 @@ def _by_ducc0(module: Any, what: Transform, values: HostArray, axis: int, overwr
         return module.r2c(values, **options)
     if what.name == "irfft":
         options["allow_overwriting_input"] = overwrite
+        values = values.astype(np.result_type(values, np.complex64), copy=False)
         return module.c2r(values, lastsize=what.length, forward=False, **options)
     if what.type is None:
         in_place = overwrite and values.dtype.kind == "c"

@@ -248,6 +248,7 @@ def test_either_library_does_all_transforms(monkeypatch, missing, norm):
     whole, real = da.asarray(host), da.asarray(host.real)
     calls = [(f"{back}fftn", whole, {}) for back in ("", "i")]
     calls += [("rfftn", real, {}), ("irfftn", whole, {})]
+    calls += [("irfftn", u, {"axes": (axis,)}) for u in (whole, real) for axis in (0, 1)]
     calls += [
         (f"{back}{name}n", u, {"type": number})
         for back in ("", "i")
