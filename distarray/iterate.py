@@ -100,9 +100,9 @@ def iterate(
     tile : "auto" or int
         Steps per pass over memory and per exchange of halos; the bits are those of single steps.
         So many, or the most below that after which rotating arrays are in their places again and
-        for which blocks are wide enough. "auto" tries some numbers, in steps that count, and goes
-        on with the fastest. Where halos are too narrow the loop works on private arrays with wider
-        ones, which are copied in and out once. See Notes for what is tiled.
+        for which blocks are wide enough, and at most 64. "auto" tries some numbers, in steps that
+        count, and goes on with the fastest. Where halos are too narrow the loop works on private
+        arrays with wider ones, which are copied in and out once. See Notes for what is tiled.
     callback : function(steps_done, time, arrays), optional
         Called after each step by which `steps_done`, those before `first` included, is a multiple
         of `every`, with all arrays in rotated order, coefficients among them. What it returns is
@@ -110,7 +110,9 @@ def iterate(
     progress : bool
         Show a progress line on standard error.
     **scalars : number or function of the step number
-        Each kernel receives those it names; static ones as they are.
+        Each kernel receives those it names; static ones as they are. A function is called once for
+        each step, in order: before the step, or with a number as `tile` before the pass that the
+        step shares with others, where it must not look at the arrays.
 
     Returns
     -------
@@ -131,7 +133,8 @@ def iterate(
     Loops are tiled on the CPU, on grids of two or three axes, where kernels are compiled, return no
     reductions and have one colour, and arrays are cell-centred, without boundary conditions and on
     one grid; positions (`da.coordinate`, `da.spacing`) may be asked for where no axis is periodic.
-    Other loops make single steps; a line on standard error says why if a `tile` was given.
+    "auto" leaves loops alone whose scalars are functions. Other loops make single steps; a line on
+    standard error says why if a `tile` was given.
 
     A device is given many steps at once, as a graph, where one rank runs or messages go by NCCL,
     unless kernels return reductions, scalars are functions of the step, or conditions depend on the
@@ -179,17 +182,20 @@ def iterate(
     field = next(array for array in state if not isinstance(array, Profile))
     cells = math.prod(field.layout.decomposition.shape)
     if steps >= WORTH_COMPARING:
-        require_alike(field.communicator, "steps of iterate", str(steps))
-    # A function of the step number may look at the arrays: it is called between single steps.
+        given = f"steps={steps}, first={first}, tile={tile}, every={every}"
+        require_alike(field.communicator, "The call of iterate", given)
+    # A function of the step number may look at the arrays: it is called between single steps,
+    # unless a `tile` was asked for.
     tiling = Tiling(loop, tile, steps)
     alone = field.block.backend.host or loop.calls_functions
-    replay = None if alone else loop.replay(steps if callback is None else every)
+    replay = None if alone else loop.replay(every or steps)
     number = 0
     with Progress(steps, cells=cells, enabled=progress and field.block.rank == 0) as bar:
         while number < steps:
             done = 0
             if replay is not None or tiling.active:
-                room = steps - number if callback is None else every - (first + number) % every
+                # A callback may be given to some ranks alone: all pause for it.
+                room = every - (first + number) % every if every else steps
                 advance = tiling.advance if replay is None else replay.advance
                 done = advance(number, min(room, steps - number))
             if not done:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import distarray as da
 from distarray import spans
 from distarray.regions import Box
-from distarray.tiling import schedule
+from distarray.tiling import loop, schedule
+from distarray.tiling.plan import Call
 from distarray.tiling.schedule import Application
 
 reaches = st.tuples(st.integers(0, 2), st.integers(0, 2))
@@ -121,6 +122,136 @@ def test_callbacks_come_between_tiles():
     assert [n for n, _ in seen[4]] == [6, 12]
     for (_, one), (_, other) in zip(*seen.values(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def random(grid, seed, **options):
+    array = grid.empty(**options)
+    array[...] = np.random.default_rng(seed).random(array.shape)
+    return array
+
+
+def same_with_and_without_tiles(run, tiles):
+    """`run(tile)` gives arrays; `tiles` is how many tiles of four steps there are."""
+    expected, found = run(1), []
+    assert tiles_of(lambda: found.extend(run(4))) == tiles
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.gather(), other.gather())
+
+
+@da.stencil
+def leap(old, u, new):
+    new[0, 0] = 2 * u[0, 0] - old[0, 0] + 0.1 * (u[1, 0] + u[0, -1] - 2 * u[0, 0])
+
+
+@pytest.mark.parametrize("halo", [(1, 1, 1), (9, 9, 9), (1, 9, 4)])
+def test_single_steps_between_tiles_leave_arrays_in_other_places(halo):
+    def run(tile):
+        grid = da.Grid((20, 16), periodic=True)
+        arrays = [random(grid, n, halo=width) for n, width in enumerate(halo)]
+        ignored = {"callback": lambda *_: None, "every": 5}
+        da.iterate(leap, *arrays, steps=23, rotate=(0, 1, 2), tile=tile, **ignored)
+        return arrays
+
+    same_with_and_without_tiles(run, 5)
+
+
+def test_an_array_that_is_passed_twice():
+    @da.stencil
+    def weighted(u, new, weight):
+        new[0, 0] = u[1, 0] - weight[0, 0] * u[-1, 0]
+
+    def run(tile):
+        grid = da.Grid((20, 16), periodic=True)
+        u, new = random(grid, 1), random(grid, 2)
+        da.iterate(weighted, u, new, u, steps=9, tile=tile)
+        return u, new
+
+    same_with_and_without_tiles(run, 2)
+
+
+def test_components_that_are_written_alone():
+    @da.stencil
+    def one(u, v):
+        v[0][0, 0] = u[0][1, 0] + u[1][0, -1]
+
+    @da.stencil
+    def other(v, u):
+        u[1][0, 0] = 0.3 * v[0][-1, 0] + 0.2 * v[1][1, 0]
+
+    def run(tile):
+        grid = da.Grid((20, 16), periodic=True)
+        u, v = random(grid, 1, components=2), random(grid, 2, components=2)
+        da.iterate([(one, (0, 1)), (other, (1, 0))], u, v, steps=9, rotate=(), tile=tile)
+        return u, v
+
+    same_with_and_without_tiles(run, 2)
+
+
+def test_an_array_is_read_unless_it_is_written_whole():
+    @da.stencil
+    def half(u, v):
+        v[0][0, 0] = u[0][1, 0]
+
+    grid = da.Grid((20, 16), periodic=True)
+    for kernel, components, read in ((spread, (), [True, False]), (half, (2,), [True, True])):
+        arrays = (grid.ones(components=components), grid.ones(components=components))
+        reads = Call(kernel.prepare(arrays, {})[0], arrays).application().reads
+        assert [array.block.serial in reads for array in arrays] == read
+
+
+@da.stencil
+def scaled(u, new, *, r):
+    new[0, 0] = r * (u[1, 0] + u[0, -1])
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_functions_are_called_once_for_each_step_in_order(first):
+    u = da.Grid((20, 16), periodic=True).ones()
+    for tile, steps in ((4, 11), (8, 3)):
+        called = []
+        strength = lambda m, called=called: called.append(m) or 0.1 * m  # noqa: E731
+        da.iterate(scaled, u, u.copy(), steps=steps, tile=tile, first=first, r=strength)
+        assert called == list(range(first, first + steps))
+
+
+@pytest.mark.parametrize("strength", [lambda m: 1 if m < 5 else 0.25, lambda m: (2, 0.5)[m % 2]])
+def test_functions_that_give_numbers_of_several_kinds(strength):
+    def run(tile):
+        grid = da.Grid((20, 16), periodic=True)
+        u, new = random(grid, 1), random(grid, 2)
+        da.iterate(scaled, u, new, steps=13, tile=tile, r=strength)
+        return u, new
+
+    same_with_and_without_tiles(run, 3)
+
+
+def test_a_loop_chooses_its_tile_for_its_own_rotation(monkeypatch):
+    """What was fastest for three rotating arrays is no number of steps for two."""
+    monkeypatch.setattr(loop, "LEAST_STEPS", 1)
+    monkeypatch.setattr(loop, "WORTH_TILING", 0)
+    for rotate in ((0, 1, 2), (0, 2), ()):
+        found = []
+        for tile in (1, "auto"):
+            grid = da.Grid((20, 16), periodic=True)
+            arrays = [random(grid, n) for n in range(3)]
+            da.iterate(leap, *arrays, steps=70, rotate=rotate, tile=tile)
+            found.append([array.gather() for array in arrays])
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_functions_may_look_at_arrays_unless_a_tile_is_asked_for(monkeypatch):
+    monkeypatch.setattr(loop, "LEAST_STEPS", 1)
+    monkeypatch.setattr(loop, "WORTH_TILING", 0)
+    u = da.Grid((20, 16), periodic=True).ones()
+    new = u.copy()
+    largest = lambda m: 0.25 + 0 * float((u, new)[m % 2].max())  # noqa: E731
+    assert tiles_of(lambda: da.iterate(scaled, u, new, steps=70, r=largest)) == 0
+
+
+def test_more_steps_than_a_tile_can_hold():
+    u = da.Grid((300, 8), periodic=True).ones()
+    assert tiles_of(lambda: da.iterate(spread, u, u.copy(), steps=128, tile=10**9)) == 2
 
 
 @pytest.mark.parametrize("tile", [0, -1, 2.5, True, "all"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,6 +17,7 @@ from distarray.stencil.compile import NativeLaunch
 from distarray.stencil.expression import SAME, Coordinate, Read, Spacing, walk
 from distarray.tiling.plan import Call, TiledSteps, halo_of
 from distarray.tiling.runner import function
+from distarray.tiling.schedule import Widths
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -28,6 +31,8 @@ WORTH_TILING = 8 << 20
 CANDIDATES = (4, 8)
 #: Steps of a loop below which "auto" does not try.
 LEAST_STEPS = 48
+#: Steps that a tile holds at most: the cache is full long before, and their plan takes time.
+MOST_STEPS = 64
 
 
 class Loop(Protocol):
@@ -35,6 +40,7 @@ class Loop(Protocol):
 
     arrays: list[Any]
     cycle: int
+    calls_functions: bool
 
     def time(self, number: int) -> float: ...
 
@@ -67,19 +73,22 @@ class Tiling:
         fields = [array for array in loop.arrays if not isinstance(array, Profile)]
         self._fields: list[DistArray] = fields
         self._communicator = fields[0].communicator
-        self._made: dict[int, _Tiled] = {}
+        self._made: dict[tuple[int, ...], _Tiled] = {}
+        self._private: dict[tuple[int, Widths], DistArray] = {}
         self._depth: int | None = None
         self._kept = loop.first_kernel.depths
-        self._key = (loop.positions_of_stages(), *map(_shape_of, fields))
+        self._key = (loop.positions_of_stages(), loop.cycle, *map(_shape_of, fields))
         why = self._refusal(steps)
         if why is not None:
             self._depth = 1
             if self._asked not in (None, 1) and fields[0].block.rank == 0:
                 tell_once(f"iterate makes one step at a time: {why}.")
         elif self._asked is not None:
-            self._depth = self._rounded(self._asked)
+            self._depth = self._rounded(self._asked, 0)
         else:
-            self._depth = self._kept.find(self._key)
+            found = self._kept.find(self._key)
+            # The other kernels of the step may be others, and read farther.
+            self._depth = found if found is None else self._rounded(found, 0)
 
     @property
     def active(self) -> bool:
@@ -95,18 +104,19 @@ class Tiling:
         if self._depth == 1 or room < self._depth:
             return 0
         steps = room - room % self._depth
-        self._tiled(self._depth).run(number, steps)
+        self._tiled(self._depth, number).run(number, steps)
         return steps
 
     def _tried(self, number: int, room: int) -> int:
         """Measure what is fastest, by steps that count."""
-        candidates = [d for d in map(self._rounded, CANDIDATES) if d > 1]
+        rounded = (self._rounded(depth, number) for depth in CANDIDATES)
+        candidates = [depth for depth in rounded if depth > 1]
         trial = 2 * max(candidates, default=1)
         if not candidates or room < trial * (len(candidates) + 1):
             return 0
         done, seconds = 0, {}
         for depth in dict.fromkeys((1, *candidates)):
-            run = self._single if depth == 1 else self._tiled(depth).run
+            run = self._single if depth == 1 else self._tiled(depth, number + done).run
             run(number + done, trial // 2)  # plans, and what the caches hold
             start = clock.perf_counter()
             run(number + done + trial // 2, trial // 2)
@@ -121,19 +131,24 @@ class Tiling:
         for ahead in range(steps):
             self._loop.step(number + ahead)
 
-    def _tiled(self, depth: int) -> _Tiled:
-        if depth not in self._made:
-            self._made[depth] = _Tiled(self._loop, depth)
-        return self._made[depth]
+    def _tiled(self, depth: int, number: int) -> _Tiled:
+        """What advances the arrays from the places in which they are before step `number`: single
+        steps between tiles change these.
+        """
+        key = (depth, *(_serial(array) for array in self._loop.arrays))
+        if key not in self._made:
+            self._made[key] = _Tiled(self._loop, depth, number, self._private)
+        return self._made[key]
 
-    def _rounded(self, depth: int) -> int:
+    def _rounded(self, depth: int, number: int) -> int:
         """The most steps, up to `depth`, after which the arrays are in their places again and for
         which blocks are wide enough; 1 for none.
         """
         decomposition = self._fields[0].layout.decomposition
+        depth = min(depth, MOST_STEPS)
         depth -= depth % self._loop.cycle
         while depth > 1:
-            wide = halo_of(_calls(self._loop, 0, depth, self._loop.arrays))
+            wide = halo_of(_calls(self._loop, number, depth, self._loop.arrays))
             if all(
                 width <= part.narrowest or not (part.parts > 1 or wraps)
                 for width, part, wraps in zip(
@@ -156,6 +171,8 @@ class Tiling:
         if len(first.layout.decomposition.shape) < 2:
             return "rows are not cut, and there are no other axes"
         if self._asked is None:
+            if self._loop.calls_functions:
+                return "scalars are functions, which may look at the arrays"
             arrays = {array.block.serial: array.nbytes for array in self._fields}
             nbytes = sum(arrays.values()) // self._communicator.size
             if steps < LEAST_STEPS or nbytes < WORTH_TILING:
@@ -198,38 +215,58 @@ class Tiling:
 class _Tiled:
     """A loop that is advanced by so many steps at a time, on arrays with halos that are wide
     enough: its own, or private ones. Creation is Collective.
+
+    Parameters
+    ----------
+    loop : Loop
+    depth : int
+    number : int
+        Of the next step; functions have not been called for later ones.
+    private : dict
+        Private arrays by the array each stands for and their halo; what is missing is added.
     """
 
-    def __init__(self, loop: Loop, depth: int) -> None:
+    def __init__(
+        self, loop: Loop, depth: int, number: int, private: dict[tuple[int, Widths], DistArray]
+    ) -> None:
         self._loop, self._depth = loop, depth
-        calls = _calls(loop, 0, depth, loop.arrays)
-        halo = halo_of(calls)
-        self._private = [
-            array
-            if isinstance(array, Profile) or all(map(_at_least, array.halo, halo))
-            else array.grid.empty(array.dtype, array.components, halo=halo)
-            for array in loop.arrays
-        ]
-        calls = _calls(loop, 0, depth, self._private)
+        halo = halo_of(_calls(loop, number, depth, loop.arrays))
+        self._state: list[Any] = []
+        self._copied: dict[int, tuple[DistArray, DistArray]] = {}
+        for array in loop.arrays:
+            if isinstance(array, Profile) or all(map(_at_least, array.halo, halo)):
+                self._state.append(array)
+                continue
+            key = (array.block.serial, halo)
+            if key not in private:
+                private[key] = array.grid.empty(array.dtype, array.components, halo=halo)
+            self._state.append(private[key])
+            self._copied[private[key].block.serial] = array, private[key]
+        self._bind(_calls(loop, number, depth, self._state))
+
+    def _bind(self, calls: Sequence[Call]) -> None:
+        self._programs = [call.plan.program for call in calls]
         self._steps = TiledSteps(calls, tile_sizes(calls), whole=_computes_all(calls))
 
     def run(self, number: int, steps: int) -> None:
         """Make `steps` steps, a multiple of the depth. Collective."""
-        arrays = self._loop.arrays
-        pairs = list(zip(arrays, self._private, strict=True))
-        for array, private in pairs:
-            if private is not array and private.block.serial in self._steps.needed:
+        for serial, (array, private) in self._copied.items():
+            if serial in self._steps.needed:
                 private[...] = array
-        for done in range(0, steps, self._depth):
-            scalars, state = [], list(self._private)
-            for ahead in range(self._depth):
-                planned = self._loop.planned(number + done + ahead, state)
-                scalars += [values for _, values in planned]
-                state = self._loop.rotated(state)
-            self._steps.run(scalars, self._loop.time(number + done))
-        for array, private in pairs:
-            if private is not array and private.block.serial in self._steps.written:
+        for start in range(number, number + steps, self._depth):
+            planned, arrays = _planned(self._loop, range(start, start + self._depth), self._state)
+            programs = [plan.program for plan, _ in planned]
+            if any(map(operator.is_not, programs, self._programs)):  # other kinds of scalars
+                self._bind([Call(plan, a) for (plan, _), a in zip(planned, arrays, strict=True)])
+            self._steps.run([values for _, values in planned], self._loop.time(start))
+        for serial, (array, private) in self._copied.items():
+            if serial in self._steps.written:
                 array[...] = private
+
+
+def _serial(array: Any) -> int:
+    """Tells the arrays of a loop apart."""
+    return id(array) if isinstance(array, Profile) else int(array.block.serial)
 
 
 def _shape_of(array: DistArray) -> tuple[Any, ...]:
@@ -243,15 +280,23 @@ def _at_least(width: int, needed: int) -> bool:
 
 
 def _calls(loop: Loop, number: int, depth: int, arrays: Sequence[Any]) -> list[Call]:
-    """The calls of so many steps. Collective."""
-    state, found = list(arrays), []
-    for ahead in range(depth):
-        for (plan, _), positions in zip(
-            loop.planned(number + ahead, state), loop.positions_of_stages(), strict=True
-        ):
-            found.append(Call(plan, tuple(state[p] for p in positions)))
+    """The calls of so many steps, all with the scalars of step `number`. Collective."""
+    planned, used = _planned(loop, itertools.repeat(number, depth), arrays)
+    return [Call(plan, a) for (plan, _), a in zip(planned, used, strict=True)]
+
+
+def _planned(
+    loop: Loop, numbers: Iterable[int], arrays: Sequence[Any]
+) -> tuple[list[PlannedCall], list[tuple[Any, ...]]]:
+    """What steps of these numbers call from these places of the arrays on, and on which of them.
+    Collective.
+    """
+    state, planned, used = list(arrays), [], []
+    for number in numbers:
+        planned += loop.planned(number, state)
+        used += [tuple(state[p] for p in positions) for positions in loop.positions_of_stages()]
         state = loop.rotated(state)
-    return found
+    return planned, used
 
 
 def _computes_all(calls: Sequence[Call]) -> bool:

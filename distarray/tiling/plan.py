@@ -16,7 +16,7 @@ from distarray.kernels.plan import ApplyPlan
 from distarray.kernels.refresh import FieldReads, Refresh
 from distarray.layout import HaloReads
 from distarray.regions import Box
-from distarray.stencil.analysis import reach
+from distarray.stencil.analysis import offsets, reach, written
 from distarray.stencil.compile import NativeLaunch
 from distarray.tiling import schedule
 from distarray.tiling.runner import RowWrap, Runner, address, function, table_of
@@ -39,10 +39,16 @@ class Call:
         return cast(NativeLaunch, self.plan.launch)
 
     def application(self) -> Application:
-        """What it reads and writes, arrays named by the serials of their blocks."""
+        """What it reads and writes, arrays named by the serials of their blocks. Of an array that
+        it writes in part it reads the rest.
+        """
         program = self.plan.program
         reads: dict[int, tuple[Widths, Widths]] = {}
-        for array, found in zip(self.arrays, reach(program), strict=True):
+        for array, found, read, made in zip(
+            self.arrays, reach(program), offsets(program), written(program), strict=True
+        ):
+            if not read and len(made) == np.prod(array.components, dtype=int):
+                continue
             low, high = (tuple(ends[side] for ends in found) for side in (0, 1))
             before = reads.get(array.block.serial, (low, high))
             reads[array.block.serial] = (

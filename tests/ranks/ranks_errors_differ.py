@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -51,14 +52,19 @@ def test_roots() -> None:
     differ("root of from_root", lambda: da.from_root(np.ones((9, 8)), root=root))
 
 
-def test_steps() -> None:
+def test_loops() -> None:
     @da.stencil
     def halve(u: Any, new: Any) -> None:
         new[0, 0] = 0.5 * u[1, 0]
 
-    known = names()
-    steps = 30 if RANK == 1 else 20
-    differ("steps of iterate", lambda: da.iterate(halve, known["u"], known["new"], steps=steps))
+    known, odd = names(), RANK == 1
+    arrays = known["u"], known["new"]
+    for options in (
+        {"steps": 20 + 10 * odd},
+        {"steps": 20, "tile": 4 - 2 * odd},
+        {"steps": 20, "every": 30 - odd},
+    ):
+        differ("The call of iterate", functools.partial(da.iterate, halve, *arrays, **options))
 
 
 def test_a_function_that_fails_on_one_rank() -> None:
