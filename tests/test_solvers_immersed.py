@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import distarray as da
-from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
+from solvers.incompressible import IncompressibleConfig, IncompressibleSolver, immersed
 from solvers.incompressible.cases.cylinder import cylinder
 from solvers.incompressible.immersed import ImmersedBoundary, Obstacle, turning
 from solvers.incompressible.shapes import Box, Circle, Cylinder, Level, Sphere, Union
@@ -198,6 +198,28 @@ def test_what_enters_leaves_around_a_body():
     through = flow.fields["u"].gather().mean(axis=1)
     assert through[-1] == pytest.approx(1.0, abs=1e-9)
     assert through[14] == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_pressure_that_does_not_converge_and_a_velocity_that_is_not_finite_are_errors(
+    monkeypatch,
+):
+    config = IncompressibleConfig(
+        cells=(16, 12), viscosity=0.1, periodic=(True, False), force=(1.0, 0.0),
+        obstacles=(Obstacle(Circle((0.4, 0.5), 0.2)),),
+    )  # fmt: skip
+    flow = IncompressibleSolver(config)
+    flow.step(1e-3)
+    monkeypatch.setattr(immersed, "MAX_ITERATIONS", 1)
+    with pytest.raises(
+        da.SolverError, match=r"around the obstacles does not converge: .*\. Use a f"
+    ):
+        flow.step(1e-3)
+    flow = IncompressibleSolver(config)
+    flow.fields["u"][3, 3] = np.inf
+    with pytest.raises(
+        da.SolverError, match="around the obstacles is no longer finite; use a smal"
+    ):
+        flow.step(1e-3)
 
 
 def test_a_flow_at_rest_around_a_body_stays_at_rest():

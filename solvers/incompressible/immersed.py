@@ -435,6 +435,9 @@ class ClosedPressure:
         self._integrals = metrics.bind(kernels.integrals)
         self._rhs = grid.zeros(boundary=boundary.active.boundary)
         self._scaled = grid.zeros()
+        self._gradients = linear.LinearSolver(
+            self._operator, preconditioner=self._precondition, reproducible=True, nullspace=None
+        )
         self.iterations = 0
 
     def solve(self, rhs: da.DistArray, out: da.DistArray) -> None:
@@ -456,23 +459,15 @@ class ClosedPressure:
             )
         # From zero, not from the last solution: where nothing is left to correct, a steady flow
         # then keeps its pressure.
-        solution = linear.cg(
-            self._operator,
-            self._rhs,
-            rtol=ROUND_OFF,
-            atol=atol,
-            max_iterations=MAX_ITERATIONS,
-            preconditioner=self._precondition,
-            reproducible=True,
-            nullspace=None,
+        solution = self._gradients.solve(
+            self._rhs, rtol=ROUND_OFF, atol=atol, max_iterations=MAX_ITERATIONS, out=out
         )
         if not solution.converged:
             raise da.SolverError(
-                f"The pressure around the obstacles has to converge, received: {solution.reason}; "
-                "use a finer grid or a smaller time step."
+                f"The pressure around the obstacles does not converge: {solution.reason} Use a "
+                "finer grid or a smaller time step."
             )
         self.iterations = solution.iterations
-        out[...] = solution.x
         kernels.mask(out, active)
 
     def _operator(self, x: da.DistArray, out: da.DistArray) -> None:
