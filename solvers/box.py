@@ -1,12 +1,12 @@
-"""What descriptions of equations in a box share: rules for cells, bounds and fields, each broken
-one an error of one sentence. Local, but for `field_of`.
+"""What descriptions of equations in a box share: its axes and sides, and rules for cells, bounds and
+fields, each broken one an error of one sentence. Local, but for `field_of`.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -15,10 +15,49 @@ import numpy as np
 import distarray as da
 
 AXES = "xyz"
+#: Types of numbers that solvers work with.
+DTYPES = ("float64", "float32")
+_LONGEST = 80  # characters of a value in a message
 
 Bounds = tuple[tuple[float, float], ...]
 #: A number, an array over the cells of the box, or a function of the coordinates (x[, y[, z]]).
 Field = float | Callable[..., Any] | np.ndarray[Any, Any]
+#: A number, or a function of the time and the coordinates (t, x[, y[, z]]) of the points of a side.
+SideValue = float | Callable[..., Any]
+
+
+class Box:
+    """What follows from the `cells`, `bounds` and `periodic` of a description."""
+
+    cells: tuple[int, ...]
+    bounds: Bounds | None
+    periodic: bool | tuple[bool, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.cells)
+
+    @property
+    def box(self) -> Bounds:
+        """The bounds of each axis."""
+        return ((0.0, 1.0),) * self.ndim if self.bounds is None else self.bounds
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """Widths of the cells along each axis."""
+        return tuple((hi - lo) / n for (lo, hi), n in zip(self.box, self.cells, strict=True))
+
+    @property
+    def periodic_axes(self) -> tuple[bool, ...]:
+        """Whether each axis is periodic."""
+        given = self.periodic
+        return (given,) * self.ndim if isinstance(given, bool) else tuple(given)
+
+    @property
+    def side_names(self) -> tuple[str, ...]:
+        """The sides, "x-", "x+", ...: two of each axis that is not periodic."""
+        axes = enumerate(self.periodic_axes)
+        return tuple(AXES[axis] + end for axis, wraps in axes if not wraps for end in "-+")
 
 
 def is_number(value: Any) -> bool:
@@ -31,16 +70,10 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
-def per_axis(periodic: bool | Sequence[bool], ndim: int) -> tuple[bool, ...]:
-    """Whether each axis is periodic."""
-    return (periodic,) * ndim if isinstance(periodic, bool) else tuple(periodic)
-
-
-def side_names(periodic: Sequence[bool]) -> tuple[str, ...]:
-    """The sides of a box, "x-", "x+", ...: two of each axis that is not periodic."""
-    return tuple(
-        AXES[axis] + end for axis, wraps in enumerate(periodic) if not wraps for end in "-+"
-    )
+def shown(value: Any) -> str:
+    """A value as a part of one line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def require_cells(cells: Any) -> None:
@@ -48,21 +81,23 @@ def require_cells(cells: Any) -> None:
     whole = isinstance(cells, tuple) and all(is_whole(n) for n in cells)
     if not whole or not 1 <= len(cells) <= len(AXES):
         raise da.SolverError(
-            f"A box has one to three axes, received cells={cells!r}; give a tuple of one to three "
-            "whole numbers above 0."
+            f"A box has one to three axes, received cells={shown(cells)}; give a tuple of "
+            "one to three whole numbers above 0."
         )
 
 
-def require_box(periodic: Any, bounds: Any, ndim: int) -> None:
+def require_box(box: Box) -> None:
     """Refuse what is no box."""
-    if not isinstance(periodic, bool):
-        require_per_axis("periodic", periodic, ndim)
-    require_per_axis("bounds", bounds, ndim)
-    for limits in bounds:
+    if not isinstance(box.periodic, bool):
+        require_per_axis("periodic", box.periodic, box.ndim)
+        for wraps in box.periodic:
+            require_choice("periodic", wraps, (False, True))
+    require_per_axis("bounds", box.box, box.ndim)
+    for limits in box.box:
         pair = isinstance(limits, Sequence) and len(limits) == 2
         if not pair or not all(map(is_number, limits)) or not limits[0] < limits[1]:
             raise da.SolverError(
-                f"The bounds of an axis are (low, high) with low < high, received {limits!r}; "
+                f"The bounds of an axis are (low, high) with low < high, received {shown(limits)}; "
                 "change them."
             )
 
@@ -71,30 +106,85 @@ def require_per_axis(name: str, values: Any, ndim: int) -> None:
     """Refuse what is no sequence with one entry per axis."""
     if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != ndim:
         raise da.SolverError(
-            f"'{name}' has one entry per axis, received {values!r} for {ndim} axes; give {ndim} in "
-            "a tuple."
+            f"'{name}' has one entry per axis, received {shown(values)} for {ndim} axes; give "
+            f"{ndim} in a tuple."
         )
 
 
-def require_choice(name: str, value: Any, known: Sequence[Any]) -> None:
-    """Refuse what is none of these."""
-    if isinstance(value, bool) or value not in known:
-        listed = ", ".join(map(repr, known))
-        raise da.SolverError(f"'{name}' is one of {listed}, received {value!r}; name one of them.")
+def require_choice(name: str, value: Any, known: Iterable[Any]) -> None:
+    """Refuse what is none of these, or of another type."""
+    names = list(known)
+    if not any(_same(value, one) for one in names):
+        listed = ", ".join(map(repr, names))
+        raise da.SolverError(
+            f"'{name}' is one of {listed}, received {shown(value)}; name one of them."
+        )
+
+
+def _same(value: Any, one: Any) -> bool:
+    kind = Integral if is_whole(one) else type(one)
+    alike = isinstance(value, kind) and isinstance(value, bool) == isinstance(one, bool)
+    return bool(alike and value == one)
+
+
+def require_sides(name: str, values: Any, box: Box, *, axes: bool = False) -> None:
+    """Refuse what is no mapping from sides of the box, or, where `axes`, from their axes, too."""
+    if not isinstance(values, Mapping):
+        raise da.SolverError(
+            f"'{name}' names sides and what they have, received {shown(values)}; give a dict."
+        )
+    sides = box.side_names
+    known = {*sides, *(side[0] for side in sides if axes)}
+    for side in values:
+        if side not in known:
+            also = ", or its axis" if axes else ""
+            raise da.SolverError(
+                f"This box has the sides {', '.join(sides) or 'none'}, received {shown(side)} in "
+                f"'{name}'; name one of these{also}."
+            )
+
+
+def require_conditions(name: str, values: Any, box: Box) -> None:
+    """Refuse what is no mapping from sides or axes of the box to conditions."""
+    require_sides(name, values, box, axes=True)
+    for side, condition in values.items():
+        if not isinstance(condition, da.Condition):
+            raise da.SolverError(
+                f"A side has a condition such as da.Dirichlet(0.0), received {shown(condition)} "
+                f"for {side!r}; give one."
+            )
+
+
+def require_value(name: str, value: Any, ndim: int, *, time: bool = False) -> None:
+    """Refuse what is neither a finite number nor a function of the coordinates, where `time` of the
+    time and these.
+    """
+    if callable(value):
+        places = ", ".join(("t", *AXES[:ndim]) if time else AXES[:ndim])
+        if _binds(value, ndim + time) is False:
+            raise da.SolverError(
+                f"'{name}' is called as f({places}), received {shown(value)}, which takes other "
+                "arguments; write such a function."
+            )
+    elif not is_number(value):
+        raise da.SolverError(
+            f"'{name}' is a finite number or a function, received {shown(value)}; give one of them."
+        )
 
 
 def require_field(name: str, value: Any, cells: tuple[int, ...]) -> None:
     """Refuse what is neither a finite number, nor a function, nor an array over the cells."""
     if callable(value) or is_number(value):
+        require_value(name, value, len(cells))
         return
-    shown = repr(value)
+    text = shown(value)
     if isinstance(value, np.ndarray):
-        if value.shape == cells and np.isfinite(value).all():
+        if value.shape == cells and value.dtype.kind in "biuf" and np.isfinite(value).all():
             return
-        shown = f"an array of shape {value.shape}"
+        text = f"an array of shape {value.shape}"
     raise da.SolverError(
         f"'{name}' is a finite number, a function of the coordinates, or an array of finite "
-        f"numbers for the cells {cells}, received {shown}; give one of these."
+        f"numbers for the cells {cells}, received {text}; give one of these."
     )
 
 
@@ -110,16 +200,21 @@ def takes_time(function: Callable[..., Any], ndim: int, name: str) -> bool:
     if not takes:
         places = ", ".join(AXES[:ndim])
         raise da.SolverError(
-            f"'{name}' is called as f({places}) or f(t, {places}), received {function!r}, which "
-            f"takes neither; write such a function."
+            f"'{name}' is called as f({places}) or f(t, {places}), received {shown(function)}, "
+            f"which takes neither; write such a function."
         )
     return takes[0] > ndim
 
 
-def _binds(function: Callable[..., Any], count: int) -> bool:
+def _binds(function: Callable[..., Any], count: int) -> bool | None:
+    """Whether it takes so many arguments; None for functions written in C that do not tell."""
     try:
-        inspect.signature(function).bind(*range(count))
-    except (TypeError, ValueError):  # some functions written in C do not tell
+        signature = inspect.signature(function)
+    except ValueError:
+        return None
+    try:
+        signature.bind(*range(count))
+    except TypeError:
         return False
     return True
 
@@ -128,7 +223,7 @@ def require_safety(safety: Any) -> None:
     """Refuse what is no share of a stable time step."""
     if not (is_number(safety) and 0.0 < safety <= 1.0):
         raise da.SolverError(
-            f"The safety factor lies in (0, 1], received {safety!r}; 0.9 is usual."
+            f"The safety factor lies in (0, 1], received {shown(safety)}; 0.9 is usual."
         )
 
 

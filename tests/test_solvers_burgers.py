@@ -195,7 +195,9 @@ def test_exchanged_axes_give_exchanged_bits():
     [
         ({"viscosity": -0.1}, r"viscosity is at least 0, received -0\.1"),
         ({"initial": ()}, "'initial' has one entry per axis, received"),
-        ({"scheme": "eno"}, "'eno' is unknown; use one of constant"),
+        ({"scheme": "eno"}, "'scheme' is one of 'constant', .*received 'eno'"),
+        ({"boundary": {"v": {}}}, "has the sides none, received 'v' in 'boundary of u'"),
+        ({"boundary": {"u": 1.0}}, "'boundary of u' names sides and what they have, received"),
         ({"courant": 2.0}, r"above 0 and at most 1, received courant=2\.0"),
     ],
 )

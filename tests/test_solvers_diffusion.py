@@ -333,7 +333,7 @@ WRONG = [
     ({"initial": math.inf}, "'initial' is a finite number"),
     ({"source": np.ones(3)}, "received an array of shape (3,)"),
     ({"source": lambda x: x}, "'source' is called as f(x, y) or f(t, x, y)"),
-    ({"boundary": da.Neumann(0.0)}, "'boundary' names sides and conditions"),
+    ({"boundary": da.Neumann(0.0)}, "'boundary' names sides and what they have"),
     ({"boundary": {"z": da.Neumann(0.0)}}, "This box has the sides x-, x+, y-, y+, received 'z'"),
     ({"boundary": {"x": 0.0}}, "A side has a condition such as da.Dirichlet(0.0), received 0.0"),
     ({"boundary": {"x": da.Outflow()}, "scheme": "sdirk2"}, "must be Dirichlet, Neumann, Robin"),

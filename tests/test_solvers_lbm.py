@@ -410,7 +410,7 @@ def test_a_shear_wave_decays_with_the_viscosity(collision):
     rate = math.log(first / amplitude()) / (flow.time - began)
     measured = rate / (2 * np.pi) ** 2
     assert measured == pytest.approx(0.01, rel=5e-3)
-    unshifted = flow.config.tau / 3 * flow.config.spacing**2 / flow.config.time_step
+    unshifted = flow.config.tau / 3 * flow.config.width**2 / flow.config.time_step
     assert measured != pytest.approx(unshifted, rel=0.5)
 
 
@@ -549,7 +549,7 @@ def test_bodies_are_at_rest_and_hold_no_mass():
     inside = np.hypot(x - 0.6, y - 0.5) < 0.2
     assert not flow.velocity().gather()[:, inside].any()
     assert not flow.fields["populations"].gather()[:, inside].any()
-    mass = (~inside).sum() * flow.config.spacing**2
+    mass = (~inside).sum() * flow.config.width**2
     assert flow.scalars()["mass"] == pytest.approx(mass, rel=1e-13)
 
 
@@ -572,7 +572,7 @@ REFUSED = {
     "negative": ({"viscosity": -1.0}, r"above 1/2, received viscosity=-1.0"),
     "lattice": ({"lattice": "D2Q7"}, r"one of D2Q9, D3Q19, D3Q27, received 'D2Q7'"),
     "axes": ({"lattice": "D3Q19"}, r"has 3 axes, received 2 numbers of cells; give D2Q9"),
-    "collision": ({"collision": "srt"}, r"one of bgk, trt, cumulant, received 'srt'"),
+    "collision": ({"collision": "srt"}, "one of 'bgk', 'trt', 'cumulant', received 'srt'"),
     "mach": ({"mach": 0.5}, r"at most 0.3, .* received mach=0.5"),
     "fast": ({"walls": {"y+": (2.0, 0.0)}}, r"No side is faster than 'speed'.* received 2"),
     "cubes": ({"bounds": ((0, 2), (0, 1))}, r"Cells of a lattice are cubes"),
@@ -584,9 +584,12 @@ REFUSED = {
     "pressure": ({"outflow": {"x+": "low"}}, r"pressure of an outflow is a finite number"),
     "obstacle": ({"obstacles": {"disc": 3}}, r"a shape with a distance"),
     "forces": ({"forces": ("wing",)}, r"here x-, x\+, y-, y\+, received 'wing'"),
-    "dtype": ({"dtype": "float16"}, r"float64 or float32"),
+    "dtype": ({"dtype": "float16"}, "one of 'float64', 'float32', received 'float16'"),
     "force": ({"force": ("g", 0.0)}, r"force is a finite number for each axis"),
-    "start": ({"initial": ("u", 0.0)}, r"finite numbers or functions"),
+    "start": ({"initial": ("u", 0.0)}, r"'initial' is a finite number or a function, received 'u'"),
+    "function": ({"pressure": lambda x: x}, r"'pressure' is called as f\(x, y\), received"),
+    "inflow": ({"inflow": {"x-": (lambda x, y: y, 0.0)}}, r"is called as f\(t, x, y\), received"),
+    "surfaces": ({"forces": 3}, r"'forces' is a tuple of walls and obstacles, received 3"),
     "measure": ({"measure_every": 0}, r"at least 1 step apart"),
     "speed": ({"speed": 0.0}, r"'speed' is above 0"),
     "viscosity": ({"viscosity": "low"}, r"'viscosity' is a finite number"),

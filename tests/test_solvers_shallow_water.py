@@ -240,8 +240,8 @@ def other_flow(flow, equation):
     config, state = flow.config, [flow.fields["depth"], flow.fields["discharge"]]
     return ConservationLaw(
         config, flow.grid, dict(zip(("depth", "discharge"), state, strict=True)), equation,
-        courant=config.cfl, limit=0.5, scheme=config.scheme, arrays=[flow.fields["bathymetry"]],
-        scalars={"g": config.gravity, "thin": flow.thin},
+        courant=config.courant, limit=0.5, scheme=config.integrator,
+        arrays=[flow.fields["bathymetry"]], scalars={"g": config.gravity, "thin": flow.thin},
     )  # fmt: skip
 
 
@@ -423,7 +423,7 @@ states = st.lists(
 
 @functools.cache
 def basin(riemann):
-    return flow_of((16,), depth=1.0, riemann=riemann, cfl=0.5, thin=1e-6)
+    return flow_of((16,), depth=1.0, riemann=riemann, courant=0.5, thin=1e-6)
 
 
 @pytest.mark.parametrize("riemann", ["hllc", "roe"])
@@ -460,7 +460,7 @@ def test_without_the_limit_of_what_passes_depths_become_negative(monkeypatch):
     bed = random.uniform(-3.0, 3.0, 16) * 10.0 ** random.uniform(-2.0, 0.0)
 
     def least(equation):
-        flow = flow_of((16,), depth=1.0, cfl=0.5, thin=1e-6)
+        flow = flow_of((16,), depth=1.0, courant=0.5, thin=1e-6)
         flow.fields["depth"][...] = h
         flow.fields["discharge"][...] = (h * u)[None]
         flow.fields["bathymetry"][...] = bed

@@ -67,7 +67,7 @@ def test_depths_are_never_negative_on_two_axes(seed, dry, fast):
 
 @functools.cache
 def basin():
-    return flow_of((8, 8), depth=1.0, cfl=0.5, thin=1e-6)
+    return flow_of((8, 8), depth=1.0, courant=0.5, thin=1e-6)
 
 
 @pytest.mark.slow
@@ -126,11 +126,12 @@ def test_a_wave_along_either_axis_is_that_of_one_axis():
 
 
 @functools.cache
-def inertial(cfl):
+def inertial(courant):
     f = 2.0
     flow = flow_of(
-        (6, 6), depth=1.0, velocity=(1.0, 0.0), gravity=1.0, periodic=True, coriolis=f, cfl=cfl
-    )
+        (6, 6), depth=1.0, velocity=(1.0, 0.0), gravity=1.0, periodic=True, coriolis=f,
+        courant=courant,
+    )  # fmt: skip
     flow.run(until=2.0 * math.pi / f)
     return flow.fields["discharge"].gather()
 
@@ -138,8 +139,8 @@ def inertial(cfl):
 def test_water_that_moves_turns_and_keeps_its_energy():
     """One inertial period: back where it was, of second order; faster or slower, not at all."""
     errors = []
-    for cfl in (0.45, 0.225):
-        u, v = inertial(cfl)
+    for courant in (0.45, 0.225):
+        u, v = inertial(courant)
         np.testing.assert_allclose(u * u + v * v, 1.0, rtol=1e-13)
         errors.append(abs(v).max() + abs(u - 1.0).max())
     assert errors[0] < 1e-3
@@ -159,7 +160,7 @@ def test_beta_turns_by_the_place():
     """A row of cells far from each other: each turns at f + beta y until waves come."""
     flow = flow_of(
         (6, 6), depth=1.0, velocity=(1e-9, 0.0), gravity=1.0, bounds=((0.0, 6e3), (0.0, 6e3)),
-        periodic=(True, False), coriolis=1.0, beta=1e-3, cfl=0.5,
+        periodic=(True, False), coriolis=1.0, beta=1e-3, courant=0.5,
     )  # fmt: skip
     for _ in range(50):
         flow.step(0.01)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import distarray as da
-from solvers.box import Field, is_number, require_choice, require_field, require_per_axis
+from solvers.box import Field, require_choice, require_field, require_per_axis, require_value
 from solvers.hyperbolic.config import BoxConfig
-from solvers.hyperbolic.reconstruction import RECONSTRUCTIONS, reconstruction
+from solvers.hyperbolic.reconstruction import RECONSTRUCTIONS
 
 #: A number, or a function of the coordinates (x[, y[, z]]).
 Velocity = float | Callable[..., Any]
@@ -52,16 +52,11 @@ class AdvectionConfig(BoxConfig):
     positivity: bool = False
 
     def __post_init__(self) -> None:
-        require_choice("scheme", self.scheme, SCHEMES)
-        reconstruction("muscl", self.limiter)
         super().__post_init__()
+        require_choice("positivity", self.positivity, (False, True))
         require_per_axis("velocity", self.velocity, self.ndim)
         for speed in self.velocity:
-            if not (callable(speed) or is_number(speed)):
-                raise da.SolverError(
-                    "A velocity is a finite number or a function of the coordinates along each "
-                    f"axis, received {speed!r}; give one of these."
-                )
+            require_value("velocity", speed, self.ndim)
         require_field("initial", self.initial, self.cells)
         require_field("source", self.source, self.cells)
         if self.corners and self.varies:
@@ -73,6 +68,10 @@ class AdvectionConfig(BoxConfig):
                 f"The scheme ctu has one stage, received integrator={self.integrator!r}; leave "
                 "it out."
             )
+
+    @staticmethod
+    def schemes() -> tuple[str, ...]:
+        return SCHEMES
 
     @property
     def corners(self) -> bool:

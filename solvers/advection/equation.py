@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.box import AXES
 from solvers.hyperbolic import Cell, Equation, beside, reconstruction
-from solvers.hyperbolic.kernels import AXES
 from solvers.hyperbolic.limiters import LIMITERS
 
 Symbol = Any

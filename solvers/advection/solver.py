@@ -9,10 +9,9 @@ import numpy as np
 import distarray as da
 from solvers.advection.config import AdvectionConfig
 from solvers.advection.equation import Transport
-from solvers.box import is_number
+from solvers.box import AXES, is_number
 from solvers.hyperbolic import ConservationLaw
 from solvers.hyperbolic.config import finite_field
-from solvers.hyperbolic.kernels import AXES
 
 
 class AdvectionSolver(ConservationLaw):

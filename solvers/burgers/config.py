@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import distarray as da
-from solvers.box import Field, is_number, require_field, require_per_axis
+from solvers.box import Field, is_number, require_conditions, require_field, require_per_axis
 from solvers.hyperbolic.config import BoxConfig
 
 #: Names of the velocity along each axis.
@@ -43,8 +44,20 @@ class BurgersConfig(BoxConfig):
             require_field("initial", value, self.cells)
         if not (is_number(self.viscosity) and self.viscosity >= 0.0):
             raise da.SolverError(
-                f"A viscosity is at least 0, received {self.viscosity}; give 0 for none."
+                f"A viscosity is at least 0, received {self.viscosity!r}; give 0 for none."
             )
+
+    def _require_boundary(self) -> None:
+        if not isinstance(self.boundary, Mapping):
+            super()._require_boundary()
+        for name in COMPONENTS[: self.ndim]:
+            require_conditions(f"boundary of {name}", self._given(name), self)
+
+    def _given(self, component: str) -> Any:
+        """The conditions that the velocity along an axis is given."""
+        names = tuple(COMPONENTS[: self.ndim])
+        common = {side: c for side, c in self.boundary.items() if side not in names}
+        return self.boundary.get(component, common)
 
     @property
     def limit(self) -> float:
@@ -53,5 +66,4 @@ class BurgersConfig(BoxConfig):
 
     def conditions_of(self, component: str) -> dict[str, Any]:
         """The condition of every side of the velocity along one axis."""
-        common = {side: c for side, c in self.boundary.items() if side not in COMPONENTS}
-        return self.completed(self.boundary.get(component, common))
+        return self.completed(self._given(component))

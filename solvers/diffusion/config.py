@@ -12,24 +12,24 @@ import distarray as da
 from solvers.box import (
     AXES,
     Bounds,
+    Box,
     Field,
     is_number,
     is_whole,
-    per_axis,
     require_box,
     require_cells,
     require_choice,
+    require_conditions,
     require_field,
     require_per_axis,
     require_safety,
-    side_names,
     takes_time,
 )
 from solvers.diffusion.schemes import SCHEMES, Scheme
 
 
 @dataclass(frozen=True)
-class DiffusionConfig:
+class DiffusionConfig(Box):
     """Diffusion in a box, `du/dt = div(D grad u) + q`.
 
     Parameters
@@ -88,34 +88,16 @@ class DiffusionConfig:
 
     def __post_init__(self) -> None:
         require_cells(self.cells)
-        require_box(self.periodic, self.box, self.ndim)
-        require_choice("scheme", self.scheme, tuple(SCHEMES))
-        for name in ("initial", "source"):
-            require_field(name, getattr(self, name), self.cells)
+        require_box(self)
+        require_choice("scheme", self.scheme, SCHEMES)
+        require_field("initial", self.initial, self.cells)
         if callable(self.source):
             takes_time(self.source, self.ndim, "source")
+        else:
+            require_field("source", self.source, self.cells)
         _require_diffusivity(self)
-        _require_sides(self)
+        require_conditions("boundary", self.boundary, self)
         _require_numbers(self)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.cells)
-
-    @property
-    def box(self) -> Bounds:
-        """The bounds of each axis."""
-        return ((0.0, 1.0),) * self.ndim if self.bounds is None else self.bounds
-
-    @property
-    def periodic_axes(self) -> tuple[bool, ...]:
-        """Whether each axis is periodic."""
-        return per_axis(self.periodic, self.ndim)
-
-    @property
-    def spacing(self) -> tuple[float, ...]:
-        """Widths of the cells."""
-        return tuple((hi - lo) / n for (lo, hi), n in zip(self.box, self.cells, strict=True))
 
     @property
     def integrator(self) -> Scheme:
@@ -131,7 +113,7 @@ class DiffusionConfig:
     @property
     def conditions(self) -> dict[str, Any]:
         """The condition of every side."""
-        sides = dict.fromkeys(side_names(self.periodic_axes), da.Neumann(0.0))
+        sides = dict.fromkeys(self.side_names, da.Neumann(0.0))
         for name, condition in self.boundary.items():
             sides.update({side: condition for side in sides if side in _sides_of(name)})
         return sides
@@ -155,25 +137,6 @@ def _require_diffusivity(config: DiffusionConfig) -> None:
         if least < 0.0 or (least == 0.0 and is_number(value)):
             rule = "a number above 0" if is_number(value) else "nowhere below 0"
             raise da.SolverError(f"The diffusivity is {rule}, received {least}; change it.")
-
-
-def _require_sides(config: DiffusionConfig) -> None:
-    if not isinstance(config.boundary, Mapping):
-        raise da.SolverError(
-            f"'boundary' names sides and conditions, received {config.boundary!r}; give a dict."
-        )
-    sides = side_names(config.periodic_axes)
-    for name, condition in config.boundary.items():
-        if not isinstance(name, str) or not set(_sides_of(name)) <= set(sides):
-            raise da.SolverError(
-                f"This box has the sides {', '.join(sides) or 'none'}, received {name!r}; name one "
-                "of these, or its axis."
-            )
-        if not isinstance(condition, da.Condition):
-            raise da.SolverError(
-                f"A side has a condition such as da.Dirichlet(0.0), received {condition!r} for "
-                f"{name!r}; give one."
-            )
 
 
 def _require_numbers(config: DiffusionConfig) -> None:

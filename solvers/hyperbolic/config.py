@@ -12,21 +12,24 @@ import numpy as np
 
 import distarray as da
 from solvers.box import (
+    DTYPES,
+    Box,
     Field,
     field_of,
-    per_axis,
     require_box,
     require_cells,
     require_choice,
-    side_names,
+    require_conditions,
 )
-from solvers.hyperbolic.reconstruction import reconstruction
+from solvers.hyperbolic.integrators import INTEGRATORS
+from solvers.hyperbolic.limiters import LIMITERS
+from solvers.hyperbolic.reconstruction import RECONSTRUCTIONS, reconstruction
 from solvers.hyperbolic.solver import require_courant
 from solvers.hyperbolic.stability import USUAL, courant_limit
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxConfig:
+class BoxConfig(Box):
     """A box of cells and how an equation is solved on it.
 
     Parameters
@@ -71,18 +74,22 @@ class BoxConfig:
 
     def __post_init__(self) -> None:
         require_cells(self.cells)
-        require_box(self.periodic, self.bounds or ((0.0, 1.0),) * self.ndim, self.ndim)
-        require_choice("dtype", self.dtype, ("float64", "float32"))
+        require_box(self)
+        self._require_boundary()
+        for name, known in {
+            "scheme": self.schemes(), "limiter": LIMITERS, "integrator": ("auto", *INTEGRATORS),
+            "dtype": DTYPES,
+        }.items():  # fmt: skip
+            require_choice(name, getattr(self, name), known)
         require_courant(self.courant, self.limit)
 
-    @property
-    def ndim(self) -> int:
-        return len(self.cells)
+    def _require_boundary(self) -> None:
+        require_conditions("boundary", self.boundary, self)
 
-    @property
-    def periodic_axes(self) -> tuple[bool, ...]:
-        """Whether each axis is periodic."""
-        return per_axis(self.periodic, self.ndim)
+    @staticmethod
+    def schemes() -> tuple[str, ...]:
+        """Names that `scheme` takes."""
+        return RECONSTRUCTIONS
 
     @property
     def integrator_name(self) -> str:
@@ -106,8 +113,7 @@ class BoxConfig:
 
     def completed(self, boundary: Mapping[str, Any]) -> dict[str, Any]:
         """These conditions, and `da.Outflow` on the sides that are left."""
-        whole = {side for side in side_names(self.periodic_axes) if side[0] in boundary}
-        sides = [side for side in side_names(self.periodic_axes) if side not in whole]
+        sides = [side for side in self.side_names if side[0] not in boundary]
         return {**dict.fromkeys(sides, da.Outflow()), **boundary}
 
     def grid(self, comm: Any = None, device: str = "auto") -> da.Grid:

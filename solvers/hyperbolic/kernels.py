@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.box import AXES
 
-AXES = "xyz"
 # Arrays and scalars in a kernel are symbols while it is traced.
 Symbol = Any
 Symbols = Sequence[Any]

@@ -26,8 +26,9 @@ from typing import Any
 
 import distarray as da
 from solvers.base import Solver
+from solvers.box import AXES, is_number
 from solvers.hyperbolic.integrators import integrator
-from solvers.hyperbolic.kernels import AXES, Equation, Layout, speed_kernel, stage_kernel
+from solvers.hyperbolic.kernels import Equation, Layout, speed_kernel, stage_kernel
 
 #: How far a time step may exceed what the speeds allow before it is taken back.
 SLACK = 1.1
@@ -267,9 +268,9 @@ def reciprocals(grid: da.Grid) -> dict[str, float]:
 
 def require_courant(courant: float, limit: float) -> None:
     """An error unless automatic steps are within the limit. Local."""
-    if not 0.0 < courant <= limit:
+    if not (is_number(courant) and 0.0 < courant <= limit):
         raise da.SolverError(
-            f"A Courant number is above 0 and at most {limit:g}, received courant={courant}; "
+            f"A Courant number is above 0 and at most {limit:g}, received courant={courant!r}; "
             "choose one in between."
         )
 

@@ -7,8 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import distarray as da
-from solvers.box import AXES, is_number, is_whole, require_box, require_cells, require_per_axis
-from solvers.lbm.collision import collision
+from solvers.box import (
+    AXES,
+    DTYPES,
+    is_number,
+    is_whole,
+    require_box,
+    require_cells,
+    require_choice,
+    require_per_axis,
+    require_sides,
+    require_value,
+    shown,
+)
+from solvers.lbm.collision import COLLISIONS
 
 if TYPE_CHECKING:
     from solvers.lbm.config import LatticeConfig
@@ -29,7 +41,8 @@ def require_sound(config: LatticeConfig) -> None:
     """
     require_cells(config.cells)
     _require_shape(config)
-    collision(config.collision)
+    require_choice("collision", config.collision, COLLISIONS)
+    require_choice("dtype", config.dtype, DTYPES)
     _require_lattice(config)
     _require_numbers(config)
     _require_sides(config)
@@ -42,11 +55,11 @@ def _require_shape(config: LatticeConfig) -> None:
         raise da.SolverError(
             f"A lattice has two or three axes, received cells={config.cells}; give more numbers."
         )
-    require_box(config.periodic, config.box, config.ndim)
+    require_box(config)
     for name in ("initial", "force", "ranks"):
         if getattr(config, name) is not None:
             require_per_axis(name, getattr(config, name), config.ndim)
-    widths = [(hi - lo) / n for (lo, hi), n in zip(config.box, config.cells, strict=True)]
+    widths = config.spacing
     if max(widths) > min(widths) * (1.0 + _CUBIC):
         raise da.SolverError(
             f"Cells of a lattice are cubes, received widths of "
@@ -61,10 +74,6 @@ def _require_lattice(config: LatticeConfig) -> None:
             f"A lattice is named by a string, received {config.lattice!r}; give 'D2Q9' or such."
         )
     _ = config.velocities
-    if config.dtype not in ("float64", "float32"):
-        raise da.SolverError(
-            f"Populations are float64 or float32, received dtype={config.dtype!r}; give one."
-        )
 
 
 def _require_numbers(config: LatticeConfig) -> None:
@@ -97,14 +106,8 @@ def _require_sides(config: LatticeConfig) -> None:
     kinds: dict[str, str] = {}
     for kind in ("walls", "inflow", "outflow"):
         named = getattr(config, kind)
-        if not isinstance(named, Mapping):
-            raise da.SolverError(f"'{kind}' names sides, received {named!r}; give a dict.")
+        require_sides(kind, named, config)
         for side in named:
-            if side not in config.sides:
-                raise da.SolverError(
-                    f"This box has the sides {', '.join(config.sides) or 'none'}, received "
-                    f"'{side}' in '{kind}'; name one of these."
-                )
             if side in kinds:
                 raise da.SolverError(
                     f"A side is of one kind, received '{side}' in '{kinds[side]}' and in "
@@ -119,7 +122,7 @@ def _require_velocities(config: LatticeConfig) -> None:
             name = f"{kind}['{side}']"
             require_per_axis(name, velocity, config.ndim)
             for value in velocity:
-                _require_value(name, value)
+                require_value(name, value, config.ndim, time=True)
             _require_slow(name, velocity, config.speed)
     for side, velocity in config.walls.items():
         _require_wall(side, velocity)
@@ -129,21 +132,14 @@ def _require_velocities(config: LatticeConfig) -> None:
                 f"The pressure of an outflow is a finite number, received {pressure!r} at "
                 f"'{side}'; give 0.0 for that of the fluid at rest."
             )
-    for value in (*(config.initial or ()), config.pressure):
-        _require_value("initial or pressure", value)
+    for value in config.initial or ():
+        require_value("initial", value, config.ndim)
+    require_value("pressure", config.pressure, config.ndim)
     for value in config.force or ():
         if not is_number(value):
             raise da.SolverError(
                 f"The force is a finite number for each axis, received {value!r}; give numbers."
             )
-
-
-def _require_value(name: str, value: Any) -> None:
-    if not callable(value) and not is_number(value):
-        raise da.SolverError(
-            f"Velocities and pressures are finite numbers or functions, received {value!r} in "
-            f"{name}; give one of them."
-        )
 
 
 def _require_wall(side: str, velocity: Sequence[Any]) -> None:
@@ -175,15 +171,20 @@ def _require_obstacles(config: LatticeConfig) -> None:
             f"'obstacles' gives each shape a name, received {config.obstacles!r}; give a dict."
         )
     for name, shape in config.obstacles.items():
-        if not callable(getattr(shape, "distance", None)) or name in config.sides:
+        if not callable(getattr(shape, "distance", None)) or name in config.side_names:
             raise da.SolverError(
                 f"An obstacle is a shape with a distance and a name that is no side's, received "
                 f"{shape!r} as '{name}'; take one of solvers.incompressible.shapes."
             )
+    if not isinstance(config.forces, tuple | list):
+        raise da.SolverError(
+            f"'forces' is a tuple of walls and obstacles, received {shown(config.forces)}; write "
+            f"('x+',) for one."
+        )
     known = (*config.obstacles, *config.wall_sides)
     for name in config.forces:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise da.SolverError(
                 f"Forces are measured on walls and obstacles, here {', '.join(known) or 'none'}, "
-                f"received '{name}'; name some of these."
+                f"received {shown(name)}; name some of these."
             )

@@ -7,19 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from solvers.box import AXES, per_axis, side_names
+from solvers.box import AXES, Bounds, Box, SideValue
 from solvers.lbm import checks
 from solvers.lbm.collision import MAGIC, odd_rate
 from solvers.lbm.lattice import Lattice, lattice
 
 #: A number, or a function of the coordinates (x, y[, z]).
 Field = float | Callable[..., Any]
-#: A number, or a function of the time and the coordinates (t, x, y[, z]) of the points of a side.
-SideValue = float | Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class LatticeConfig:
+class LatticeConfig(Box):
     """Nearly incompressible flow of density 1 (at rest) in a box of cubic cells.
 
     All is in physical units of length and time. The time step follows from the Mach number: with
@@ -89,7 +87,7 @@ class LatticeConfig:
     viscosity: float
     speed: float = 1.0
     mach: float = 0.1
-    bounds: tuple[tuple[float, float], ...] | None = None
+    bounds: Bounds | None = None
     periodic: bool | tuple[bool, ...] = False
     lattice: str | None = None
     collision: str = "trt"
@@ -110,48 +108,28 @@ class LatticeConfig:
         checks.require_sound(self)
 
     @property
-    def ndim(self) -> int:
-        return len(self.cells)
-
-    @property
-    def periodic_axes(self) -> tuple[bool, ...]:
-        """Whether each axis is periodic."""
-        return per_axis(self.periodic, self.ndim)
-
-    @property
-    def sides(self) -> tuple[str, ...]:
-        """Names of the sides of the box."""
-        return side_names(self.periodic_axes)
-
-    @property
     def wall_sides(self) -> tuple[str, ...]:
         """Sides that are walls."""
-        return tuple(s for s in self.sides if s not in self.inflow and s not in self.outflow)
+        return tuple(s for s in self.side_names if s not in self.inflow and s not in self.outflow)
 
     @property
-    def box(self) -> tuple[tuple[float, float], ...]:
-        """The bounds of each axis."""
-        return self.bounds if self.bounds is not None else ((0.0, 1.0),) * self.ndim
-
-    @property
-    def spacing(self) -> float:
-        """Width of the cells."""
-        low, high = self.box[0]
-        return (high - low) / self.cells[0]
+    def width(self) -> float:
+        """Of the cells, along all axes."""
+        return self.spacing[0]
 
     @property
     def time_step(self) -> float:
-        return self.mach * self.spacing / (math.sqrt(3.0) * self.speed)
+        return self.mach * self.width / (math.sqrt(3.0) * self.speed)
 
     @property
     def unit_speed(self) -> float:
         """One cell per step, in units of length / time."""
-        return self.spacing / self.time_step
+        return self.width / self.time_step
 
     @property
     def tau(self) -> float:
         """Relaxation time of the shear stress, in steps."""
-        return 0.5 + 3.0 * self.viscosity * self.time_step / self.spacing**2
+        return 0.5 + 3.0 * self.viscosity * self.time_step / self.width**2
 
     @property
     def rates(self) -> dict[str, float]:

@@ -37,13 +37,13 @@ def lattice_force(config: LatticeConfig) -> tuple[float, ...] | None:
     """The force per volume in units of the lattice; None for no force."""
     if config.force is None or not any(config.force):
         return None
-    unit = config.spacing / config.time_step**2
+    unit = config.width / config.time_step**2
     return tuple(float(g) / unit for g in config.force)
 
 
 def _given(config: LatticeConfig, grid: da.Grid) -> da.DistArray:
     """The velocities of inflows in units of the lattice, in the layer outside; 0 inside."""
-    boundary: dict[str, da.Condition] = {side: da.Outflow() for side in config.sides}
+    boundary: dict[str, da.Condition] = {side: da.Outflow() for side in config.side_names}
     for side, velocity in config.inflow.items():
         # The layer holds 2 g - 0.
         boundary[side] = da.Dirichlet(_scaled(velocity, 0.5 / config.unit_speed))

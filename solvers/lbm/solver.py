@@ -129,7 +129,7 @@ class LatticeSolver(Solver):
         Mei, R., Yu, D., Shyy, W., Luo, L.-S. (2002) Phys. Rev. E 65(4), 041203), less the pressure
         of the fluid at rest. Each `measure_every`-th step is measured.
         """
-        unit = self.config.spacing ** (self.config.ndim + 1) / self.config.time_step**2
+        unit = self.config.width ** (self.config.ndim + 1) / self.config.time_step**2
         return {name: tuple(unit * float(f) for f in found) for name, found in self._on.items()}
 
     def scalars(self) -> dict[str, float]:
@@ -138,7 +138,7 @@ class LatticeSolver(Solver):
         excess, *momentum, energy = (
             float(v) for v in self._summing(self.fields["populations"], *self._links)
         )
-        cell, speed = config.spacing**config.ndim, config.unit_speed
+        cell, speed = config.width**config.ndim, config.unit_speed
         found = {"mass": cell * (excess + self._fluid_cells)}
         for axis, value in zip(AXES, momentum, strict=False):
             found[f"momentum_{axis}"] = cell * speed * value
@@ -181,7 +181,7 @@ class LatticeSolver(Solver):
         """Populations of the velocity and the pressure at the start."""
         config = self.config
         excess = self._field(config.pressure, 1.0 / (SOUND * config.unit_speed**2))
-        around = {side: da.Outflow() for side in config.sides}
+        around = {side: da.Outflow() for side in config.side_names}
         velocity = self.grid.zeros(config.dtype, components=(config.ndim,), boundary=around)
         for axis, value in enumerate(config.initial or ()):
             velocity[axis][...] = self._field(value, 1.0 / config.unit_speed)

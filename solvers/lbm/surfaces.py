@@ -69,7 +69,7 @@ def surfaces(config: LatticeConfig, grid: da.Grid) -> Surfaces | None:
 
 def _bodies(config: LatticeConfig, grid: da.Grid, names: list[str]) -> da.DistArray:
     """0 in the fluid, else 1 + the number of the surface."""
-    around = {side: da.Outflow() for side in config.sides}
+    around = {side: da.Outflow() for side in config.side_names}
     body = grid.zeros("int32", boundary=around)
     for name, shape in config.obstacles.items():
         number = 1 + (names.index(name) if name in names else 0)

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from typing import Any
 
 import distarray as da
+from solvers.box import (
+    DTYPES,
+    Bounds,
+    Box,
+    SideValue,
+    is_number,
+    is_whole,
+    require_box,
+    require_choice,
+    require_per_axis,
+    require_sides,
+    require_value,
+    shown,
+)
 from solvers.hyperbolic import INTEGRATORS
 from solvers.hyperbolic.limiters import LIMITERS
+from solvers.hyperbolic.solver import require_courant
 from solvers.shallow_water.riemann import RIEMANN
 
 #: A number, or a function of the coordinates (x[, y]).
 Field = float | Callable[..., Any]
-#: A number, or a function of the time and the coordinates (t, x[, y]) of the points of a side.
-SideValue = float | Callable[..., Any]
 
-AXES = "xy"
 #: Largest Courant number: half of a cell's water may leave through each of two faces.
-CFL_LIMIT = 0.5
+COURANT_LIMIT = 0.5
 RECONSTRUCTIONS = ("constant", "muscl")
-DTYPES = ("float64", "float32")
 
 
 @dataclass(frozen=True)
-class ShallowWaterConfig:
+class ShallowWaterConfig(Box):
     """Water over a bed, on one or two axes.
 
     Each side of an axis that is not periodic, "x-", "x+", "y-", "y+", is a wall that reflects,
@@ -71,9 +80,9 @@ class ShallowWaterConfig:
     reconstruction : "muscl" or "constant"
         Second or first order in space.
     limiter : "minmod", "van_leer", "mc" or "superbee"
-    scheme : "euler", "ssp_rk2" or "ssp_rk3"
-        Time integrator.
-    cfl : float
+    integrator : "euler", "ssp_rk2" or "ssp_rk3"
+        Of time, see `solvers.hyperbolic.integrators`.
+    courant : float
         Courant number of `stable_dt`, at most 0.5: the sum over the axes of (|u| + sqrt(g h)) dt/d.
     thin : float, optional
         Depth below which the velocity h u / h goes to zero with the depth, by default 1e-6 of the
@@ -93,7 +102,7 @@ class ShallowWaterConfig:
     surface: Field | None = None
     bathymetry: Field = 0.0
     velocity: tuple[Field, ...] | None = None
-    bounds: tuple[tuple[float, float], ...] | None = None
+    bounds: Bounds | None = None
     periodic: bool | tuple[bool, ...] = False
     inflow: Mapping[str, tuple[SideValue, ...]] = field(default_factory=dict)
     outflow: tuple[str, ...] = ()
@@ -107,39 +116,24 @@ class ShallowWaterConfig:
     riemann: str = "hllc"
     reconstruction: str = "muscl"
     limiter: str = "van_leer"
-    scheme: str = "ssp_rk2"
-    cfl: float = 0.45
+    integrator: str = "ssp_rk2"
+    courant: float = 0.45
     thin: float | None = None
     dtype: str = "float64"
     ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         _require_cells(self.cells)
+        require_box(self)
         _require_numbers(self)
         limiters = tuple(name for name in LIMITERS if name != "central")
         for name, known in {
             "riemann": RIEMANN, "reconstruction": RECONSTRUCTIONS, "limiter": limiters,
-            "scheme": INTEGRATORS, "dtype": DTYPES,
+            "integrator": INTEGRATORS, "dtype": DTYPES,
         }.items():  # fmt: skip
-            _require_choice(name, getattr(self, name), known)
+            require_choice(name, getattr(self, name), known)
         _require_start(self)
         _require_sides(self)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.cells)
-
-    @property
-    def periodic_axes(self) -> tuple[bool, ...]:
-        """Whether each axis is periodic."""
-        one = isinstance(self.periodic, bool)
-        return (self.periodic,) * self.ndim if one else tuple(self.periodic)  # type: ignore[arg-type, return-value]
-
-    @property
-    def sides(self) -> tuple[str, ...]:
-        """Names of the sides of the box."""
-        axes = zip(AXES, self.periodic_axes, strict=False)
-        return tuple(name + side for name, wraps in axes if not wraps for side in "-+")
 
     @property
     def forced(self) -> bool:
@@ -151,61 +145,40 @@ class ShallowWaterConfig:
         return self.coriolis != 0.0 or self.beta != 0.0
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 def _require_cells(cells: Any) -> None:
-    whole = isinstance(cells, tuple) and all(_is_whole(n) and n >= 2 for n in cells)
+    whole = isinstance(cells, tuple) and all(is_whole(n) and n >= 2 for n in cells)
     if not whole or len(cells) not in (1, 2):
         raise da.SolverError(
-            f"Shallow water has one or two axes with two cells or more, received cells={cells}; "
-            f"give a tuple of one or two whole numbers above 1."
+            f"Shallow water has one or two axes with two cells or more, received "
+            f"cells={shown(cells)}; give a tuple of one or two whole numbers above 1."
         )
 
 
 def _require_numbers(config: ShallowWaterConfig) -> None:
-    if not (_is_number(config.gravity) and config.gravity > 0.0):
+    if not (is_number(config.gravity) and config.gravity > 0.0):
         raise da.SolverError(
             f"Gravity is a number above 0, received gravity={config.gravity!r}; 9.81 is that of "
             f"the Earth in m/s^2."
         )
-    if not (_is_number(config.cfl) and 0.0 < config.cfl <= CFL_LIMIT):
-        raise da.SolverError(
-            f"The Courant number lies in (0, {CFL_LIMIT}], received cfl={config.cfl!r}; 0.45 is "
-            f"usual."
-        )
+    require_courant(config.courant, COURANT_LIMIT)
     for name in ("manning", "drag"):
         value = getattr(config, name)
-        if not (_is_number(value) and value >= 0.0):
+        if not (is_number(value) and value >= 0.0):
             raise da.SolverError(
                 f"A coefficient of friction is a number of at least 0, received {name}={value!r}; "
                 f"give one."
             )
     for name in ("coriolis", "beta"):
         value = getattr(config, name)
-        if not _is_number(value) or (value != 0.0 and config.ndim != 2):
+        if not is_number(value) or (value != 0.0 and config.ndim != 2):
             raise da.SolverError(
                 f"'{name}' is a number, and turns flows on two axes, received {value!r} on "
                 f"{config.ndim}; give a number and two axes, or leave it out."
             )
-    if config.thin is not None and not (_is_number(config.thin) and config.thin > 0.0):
+    if config.thin is not None and not (is_number(config.thin) and config.thin > 0.0):
         raise da.SolverError(
             f"The depth of thin water is a number above 0, received thin={config.thin!r}; leave "
             f"it out for 1e-6 of the deepest water."
-        )
-
-
-def _require_choice(name: str, value: Any, known: Iterable[str]) -> None:
-    names = list(known)
-    if value not in names:
-        listed = ", ".join(f"'{one}'" for one in names[:-1])
-        raise da.SolverError(
-            f"'{name}' is {listed} or '{names[-1]}', received {value!r}; name one of them."
         )
 
 
@@ -218,73 +191,47 @@ def _require_start(config: ShallowWaterConfig) -> None:
     for name in ("depth", "surface", "bathymetry"):
         value = getattr(config, name)
         if value is not None:
-            _require_value(name, value)
-    if _is_number(config.depth) and config.depth < 0.0:  # type: ignore[operator]
+            require_value(name, value, config.ndim)
+    if is_number(config.depth) and config.depth < 0.0:  # type: ignore[operator]
         raise da.SolverError(
             f"A depth is at least 0, received depth={config.depth}; use 0 for dry ground."
         )
-    for name in ("velocity", "bounds", "ranks"):
+    for name in ("velocity", "ranks"):
         if getattr(config, name) is not None:
-            _require_per_axis(name, getattr(config, name), config.ndim)
-    if not isinstance(config.periodic, bool):
-        _require_per_axis("periodic", config.periodic, config.ndim)
+            require_per_axis(name, getattr(config, name), config.ndim)
     for value in config.velocity or ():
-        _require_value("velocity", value)
-
-
-def _require_value(name: str, value: Any) -> None:
-    if not callable(value) and not _is_number(value):
-        raise da.SolverError(
-            f"'{name}' is a finite number or a function, received {value!r}; give one of them."
-        )
-
-
-def _require_per_axis(name: str, values: Any, ndim: int) -> None:
-    count = len(values) if isinstance(values, tuple | list) else None
-    if count != ndim:
-        raise da.SolverError(
-            f"'{name}' has one entry per axis, received {values!r} for {ndim}; give {ndim} in a "
-            f"tuple."
-        )
+        require_value("velocity", value, config.ndim)
 
 
 def _require_sides(config: ShallowWaterConfig) -> None:
-    for name in ("inflow", "side_depth"):
-        if not isinstance(getattr(config, name), Mapping):
-            raise da.SolverError(
-                f"'{name}' names sides and their values, received {getattr(config, name)!r}; give "
-                f"a dict."
-            )
     for name in ("outflow", "uniform"):
         if not isinstance(getattr(config, name), tuple | list):
             raise da.SolverError(
-                f"'{name}' is a tuple of sides, received {getattr(config, name)!r}; write ('x+',) "
-                f"for one."
+                f"'{name}' is a tuple of sides, received {shown(getattr(config, name))}; write "
+                f"('x+',) for one."
             )
+        require_sides(name, dict.fromkeys(map(str, getattr(config, name))), config)
+    for name in ("inflow", "side_depth"):
+        require_sides(name, getattr(config, name), config)
     kinds: list[str] = [*config.inflow, *config.outflow, *config.uniform]
-    for side in (*kinds, *config.side_depth):
-        if side not in config.sides:
-            raise da.SolverError(
-                f"This box has the sides {', '.join(config.sides) or 'none'}, received '{side}'; "
-                f"name one of these."
-            )
+    for side in kinds:
         if kinds.count(side) > 1:
             raise da.SolverError(
                 f"A side is of one kind, received '{side}' twice in 'inflow', 'outflow' and "
                 f"'uniform'; name it once."
             )
     for side, discharge in config.inflow.items():
-        _require_per_axis(f"inflow['{side}']", discharge, config.ndim)
+        require_per_axis(f"inflow['{side}']", discharge, config.ndim)
         for value in discharge:
-            _require_value(f"inflow['{side}']", value)
+            require_value(f"inflow['{side}']", value, config.ndim, time=True)
     for side, depth in config.side_depth.items():
         if side not in kinds:
             raise da.SolverError(
                 f"A depth is given where water enters or leaves, received one at '{side}'; name "
                 f"that side in 'inflow', 'outflow' or 'uniform', too."
             )
-        _require_value(f"side_depth['{side}']", depth)
-        if _is_number(depth) and depth < 0.0:  # type: ignore[operator]
+        require_value(f"side_depth['{side}']", depth, config.ndim, time=True)
+        if is_number(depth) and depth < 0.0:  # type: ignore[operator]
             raise da.SolverError(
                 f"A depth is at least 0, received {depth} at '{side}'; use 0 for dry ground."
             )

@@ -16,10 +16,11 @@ import math
 from typing import Any
 
 import distarray as da
+from solvers.box import AXES
 from solvers.hyperbolic import reconstruction
 from solvers.hyperbolic.solver import ConservationLaw
 from solvers.shallow_water import kernels
-from solvers.shallow_water.config import AXES, CFL_LIMIT, Field, ShallowWaterConfig
+from solvers.shallow_water.config import COURANT_LIMIT, Field, ShallowWaterConfig
 from solvers.shallow_water.equation import ShallowWater
 
 #: Thin water in relation to the deepest at the start, unless a configuration says it.
@@ -74,9 +75,9 @@ class ShallowWaterSolver(ConservationLaw):
             grid,
             {"depth": depth, "discharge": discharge},
             ShallowWater(config.reconstruction, config.limiter, config.riemann),
-            courant=config.cfl,
-            limit=CFL_LIMIT,
-            scheme=config.scheme,
+            courant=config.courant,
+            limit=COURANT_LIMIT,
+            scheme=config.integrator,
             arrays=[bed],
             scalars={"g": config.gravity, "thin": self.thin},
         )
@@ -189,7 +190,7 @@ def _discharge(grid: da.Grid, config: ShallowWaterConfig, depth: da.DistArray) -
 def _conditions(config: ShallowWaterConfig, name: str) -> dict[str, da.Condition]:
     """The conditions of a field on the sides of the box."""
     found: dict[str, da.Condition] = {}
-    for side in config.sides:
+    for side in config.side_names:
         axis = AXES.index(side[0])
         if side not in (*config.inflow, *config.outflow, *config.uniform):
             signs = tuple(-1 if i == axis else 1 for i in range(config.ndim))

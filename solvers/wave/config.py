@@ -12,17 +12,17 @@ import distarray as da
 from solvers.box import (
     AXES,
     Bounds,
+    Box,
     Field,
     is_number,
     is_whole,
-    per_axis,
     require_box,
     require_cells,
     require_choice,
     require_field,
     require_per_axis,
     require_safety,
-    side_names,
+    require_sides,
 )
 from solvers.wave.coefficients import ORDERS
 from solvers.wave.positions import INTERPOLATIONS
@@ -49,7 +49,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class WaveConfig:
+class WaveConfig(Box):
     """Pressure waves in a box, `p_tt / c^2 - lap p = sum_j s_j(t) delta(x - x_j)`.
 
     Parameters
@@ -114,7 +114,7 @@ class WaveConfig:
 
     def __post_init__(self) -> None:
         require_cells(self.cells)
-        require_box(self.periodic, self.box, self.ndim)
+        require_box(self)
         require_choice("order", self.order, ORDERS)
         require_choice("absorber", self.absorber, ABSORBERS)
         require_choice("interpolation", self.interpolation, INTERPOLATIONS)
@@ -124,29 +124,9 @@ class WaveConfig:
         _require_points(self)
 
     @property
-    def ndim(self) -> int:
-        return len(self.cells)
-
-    @property
-    def box(self) -> Bounds:
-        """The bounds of each axis."""
-        return ((0.0, 1.0),) * self.ndim if self.bounds is None else self.bounds
-
-    @property
-    def periodic_axes(self) -> tuple[bool, ...]:
-        """Whether each axis is periodic."""
-        return per_axis(self.periodic, self.ndim)
-
-    @property
-    def spacing(self) -> tuple[float, ...]:
-        """Widths of the cells."""
-        return tuple((hi - lo) / n for (lo, hi), n in zip(self.box, self.cells, strict=True))
-
-    @property
     def kinds(self) -> dict[str, str]:
         """The kind of every side."""
-        sides = side_names(self.periodic_axes)
-        return {side: self.sides.get(side, "absorbing") for side in sides}
+        return {side: self.sides.get(side, "absorbing") for side in self.side_names}
 
     def absorbs(self, axis: int) -> tuple[bool, bool]:
         """Whether the low and the high side of an axis absorb."""
@@ -181,17 +161,9 @@ def _require_numbers(config: WaveConfig) -> None:
 
 
 def _require_sides(config: WaveConfig) -> None:
-    if not isinstance(config.sides, Mapping):
-        raise da.SolverError(
-            f"'sides' names sides and their kinds, received {config.sides!r}; give a dict."
-        )
+    require_sides("sides", config.sides, config)
     for side, kind in config.sides.items():
-        if side not in config.kinds:
-            raise da.SolverError(
-                f"This box has the sides {', '.join(config.kinds) or 'none'}, received {side!r}; "
-                "name one of these."
-            )
-        require_choice(f"sides[{side!r}]", kind, tuple(SIDES))
+        require_choice(f"sides[{side!r}]", kind, SIDES)
 
 
 def _require_room(config: WaveConfig) -> None:
