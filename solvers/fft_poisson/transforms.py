@@ -13,7 +13,7 @@ are cos(pi m (i + 1/2) / n) or sin(pi m (i + 1/2) / n) with eigenvalues -(2 sin(
     D N   sin, m = k + 1/2   sine transform of type IV
 
 On a periodic axis they are cas(2 pi k i / n) = cos + sin with eigenvalues -(2 sin(pi k / n) / h)^2,
-the Hartley transform. All are made from a real FFT of each line by itself and from sums and
+the Hartley transform. All are made from an FFT of each line by itself and from sums and
 products with numbers that run along contiguous lines, so that the bits of a line do not depend on
 how many lines are transformed together.
 """
@@ -125,17 +125,33 @@ class Sine:
 class HalfCosine:
     """DCT-IV, `X[k] = sum_i x[i] cos(pi (k + 1/2) (i + 1/2) / n)`, its own inverse but for 2 / n.
 
-    For (x[0], ..., x[n-1], -x[n-1], ..., -x[0]) the terms of coefficient 2 k + 1 of the DCT-II are
-    equal in pairs, so that it is twice X[k].
+    For even n by one complex FFT of n / 2 points: with w[j] = exp(-i pi (j + 1/8) / n) and Z the
+    FFT of (x[2j] + i x[n-1-2j]) w[j], X[2k] - i X[n-1-2k] = w[k] Z[k]; the cosines of entry n-1-2j
+    are, but for their sign, the sines of entry 2j.
+
+    For odd n, of (x[0], ..., x[n-1], -x[n-1], ..., -x[0]) the terms of coefficient 2 k + 1 of the
+    DCT-II are equal in pairs, so that it is twice X[k].
     """
 
     def __init__(self, length: int) -> None:
         self.length = length
-        self._cosine = Cosine(2 * length)
+        self._cosine = Cosine(2 * length) if length % 2 else None
+        angle = np.pi * (np.arange(length // 2) + 0.125) / length
+        self._turn = np.cos(angle) - 1j * np.sin(angle)
 
     def forward(self, lines: Array) -> Array:
-        twice = np.concatenate((lines, -lines[..., ::-1]), axis=-1)
-        return 0.5 * self._cosine.forward(twice)[..., 1::2]
+        if self._cosine is not None:
+            twice = np.concatenate((lines, -lines[..., ::-1]), axis=-1)
+            return 0.5 * self._cosine.forward(twice)[..., 1::2]
+        pairs = np.empty((*lines.shape[:-1], self.length // 2), np.complex128)
+        pairs.real, pairs.imag = lines[..., ::2], lines[..., ::-2]
+        pairs *= self._turn
+        pairs = np.fft.fft(pairs)
+        pairs *= self._turn
+        result = np.empty(lines.shape)
+        result[..., ::2] = pairs.real
+        np.negative(pairs.imag[..., ::-1], out=result[..., 1::2])
+        return result
 
     def backward(self, lines: Array) -> Array:
         return self.forward(lines) * (2.0 / self.length)
