@@ -26,6 +26,7 @@ from distarray.errors import (
     CommunicationError,
     DecompositionError,
     DistArrayError,
+    FileError,
     GridError,
     UnsupportedError,
     shown,
@@ -365,3 +366,26 @@ def assign_broadcast(target: Any, values: Any, component_axes: int) -> None:
         ) from None
     with np.errstate(all="ignore"):
         target[...] = fitting
+
+
+def path_of(path: Any, caller: str, *, folder: bool = False) -> str:
+    """A path as text, of a file unless a folder is asked for. Local."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise FileError(
+            f"{caller} takes a path, received {shown(path)}; give a string or a pathlib.Path."
+        ) from None
+    try:
+        valid = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        valid = False
+    if not valid:
+        raise FileError(
+            f"{caller} takes a path of characters that file names can have, "
+            f"received {shown(text)}; give a path without zero bytes and lone surrogates."
+        )
+    if not text or (text.endswith("/") and not folder):
+        kind = "folder" if folder else "file"
+        raise FileError(f"{caller} takes the path of a {kind}, received {text!r}; give its name.")
+    return text

@@ -24,7 +24,6 @@ from distarray.layout import Component
 from distarray.profile import Profile
 from distarray.progress import Progress
 from distarray.regions import Box, without
-from distarray.tiling.loop import Tiling
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -169,6 +168,8 @@ def iterate(
     >>> da.iterate(shift, u, new, steps=1) is new
     True
     """
+    from distarray.tiling.loop import Tiling  # with all that compiles, which not all programs do
+
     stages = _stages(step, len(arrays), scalars, dt)
     positions = _check_rotation(arrays, rotate)
     counts = {"steps": steps, "first": first, "every": every}

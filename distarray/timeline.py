@@ -25,10 +25,10 @@ from typing import IO, Any
 import numpy as np
 
 from distarray import spans
+from distarray.arguments import path_of
 from distarray.comm import default
 from distarray.comm.failure import is_failing
 from distarray.errors import FileError
-from distarray.io.describe import path_of
 from distarray.progress import tell_once
 
 #: Rows of a rank, from the top, and the events in each.

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from distarray import spans
+from distarray.arguments import path_of
 from distarray.array import DistArray
 from distarray.comm.base import Communicator
 from distarray.errors import CommunicationError, FileError, shown
@@ -27,7 +28,7 @@ from distarray.grid import Grid
 from distarray.io import place, preemption
 from distarray.io.agreement import agreed
 from distarray.io.background import BackgroundWrite, Copies
-from distarray.io.describe import number_text, path_of
+from distarray.io.describe import number_text
 from distarray.io.snapshot import Snapshot, load
 from distarray.io.write import WritePlan, begin_save
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from distarray.array import DistArray
-from distarray.errors import FileError, shown
+from distarray.errors import FileError
 from distarray.grid import Grid
 from distarray.io import attributes, conditions
 from distarray.io.record import (
@@ -56,29 +55,6 @@ def _alike(grid: Grid, other: Grid) -> bool:
     return grid is other or (
         grid.communicator == other.communicator and grid_record(grid) == grid_record(other)
     )
-
-
-def path_of(path: Any, caller: str, *, folder: bool = False) -> str:
-    """A path as text, of a file unless a folder is asked for. Local."""
-    try:
-        text = os.fsdecode(path)
-    except TypeError:
-        raise FileError(
-            f"{caller} takes a path, received {shown(path)}; give a string or a pathlib.Path."
-        ) from None
-    try:
-        valid = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        valid = False
-    if not valid:
-        raise FileError(
-            f"{caller} takes a path of characters that file names can have, "
-            f"received {shown(text)}; give a path without zero bytes and lone surrogates."
-        )
-    if not text or (text.endswith("/") and not folder):
-        kind = "folder" if folder else "file"
-        raise FileError(f"{caller} takes the path of a {kind}, received {text!r}; give its name.")
-    return text
 
 
 def _brief(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from distarray import spans
-from distarray.arguments import check_dtype
+from distarray.arguments import check_dtype, path_of
 from distarray.array import DistArray
 from distarray.comm.base import Communicator
 from distarray.errors import (
@@ -30,7 +30,7 @@ from distarray.grid import Grid
 from distarray.io import attributes, checksums, conditions, header, place
 from distarray.io.agreement import agreed, require_same
 from distarray.io.checksums import Buffer, Checksums
-from distarray.io.describe import grid_record, path_of
+from distarray.io.describe import grid_record
 from distarray.io.read import read_values
 from distarray.io.record import ArrayRecord, FileRecord
 from distarray.io.verify import Metadata, sound_metadata

@@ -28,12 +28,13 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arguments import path_of
 from distarray.array import DistArray
 from distarray.errors import FileError
 from distarray.io import attributes, checksums, filesystem, hdf5, header, place, xdmf
 from distarray.io.agreement import agreed, require_same, told
 from distarray.io.checksums import Buffer, Checksums
-from distarray.io.describe import describe, grid_of, path_of
+from distarray.io.describe import describe, grid_of
 from distarray.io.methods import best_method, check_method, on_one_machine, write_all, write_here
 from distarray.io.outgoing import Outgoing
 from distarray.io.record import FileRecord
