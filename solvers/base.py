@@ -228,14 +228,18 @@ class Solver(abc.ABC):
         changes, speeds = (
             [0.0 if v == -math.inf else v for v in values] for values in (changes, speeds)
         )
-        if not all(map(math.isfinite, [*changes, *speeds])):
+        self._require_finite([*changes, *speeds], dt)
+        # Adaptive: `run` follows the speeds; a caller of `step` keeps its own time step.
+        self.residual = max(changes) / dt
+        self._time_step = self._limit(speeds)
+
+    def _require_finite(self, measured: Sequence[float], dt: float) -> None:
+        """An error unless all that was measured of the state is finite. Local."""
+        if not all(map(math.isfinite, measured)):
             raise da.SolverError(
                 f"The state is no longer finite at step {self.step_count}, time {self.time:.6g}, "
                 f"dt={dt:.3g}; use a smaller time step."
             )
-        # Adaptive: `run` follows the speeds; a caller of `step` keeps its own time step.
-        self.residual = max(changes) / dt
-        self._time_step = self._limit(speeds)
 
     def _advance(self, until: float | None) -> float:
         """One step of a run; its length."""

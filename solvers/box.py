@@ -1,4 +1,4 @@
-"""What descriptions of equations in a box share: its axes and sides, and rules for cells, bounds and
+"""What descriptions of equations in a box share: axes, sides, and rules for cells, bounds and
 fields, each broken one an error of one sentence. Local, but for `field_of`.
 """
 

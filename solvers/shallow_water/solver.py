@@ -5,23 +5,25 @@
     k = (g n^2 / h^(1/3) + c) / h^2
 
 A conservation law of second order in space and time (`solvers.hyperbolic`) whose fluxes leave water
-at rest alone on any bed and never take more from a cell than it holds (`equation`). Rotation and
-friction act pointwise for half a step before and half a step after (Strang, G. (1968) SIAM J.
-Numer. Anal. 5(3), 506-517).
+at rest alone on any bed and never take more from a cell than it holds (`equation`), and whose
+`Forces` are rotation and friction.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import distarray as da
 from solvers.box import AXES
 from solvers.hyperbolic import reconstruction
-from solvers.hyperbolic.solver import ConservationLaw
+from solvers.hyperbolic.solver import ConservationLaw, Forces, reciprocals
 from solvers.shallow_water import kernels
 from solvers.shallow_water.config import COURANT_LIMIT, Field, ShallowWaterConfig
 from solvers.shallow_water.equation import ShallowWater
+
+Arrays = Sequence[da.DistArray]
 
 #: Thin water in relation to the deepest at the start, unless a configuration says it.
 THIN = 1e-6
@@ -70,6 +72,7 @@ class ShallowWaterSolver(ConservationLaw):
         depth = _depth(grid, config, bed)
         discharge = _discharge(grid, config, depth)
         self.thin = config.thin or THIN * float(depth.max()) or THIN
+        numbers = {"g": config.gravity, "thin": self.thin}
         super().__init__(
             config,
             grid,
@@ -79,10 +82,10 @@ class ShallowWaterSolver(ConservationLaw):
             limit=COURANT_LIMIT,
             scheme=config.integrator,
             arrays=[bed],
-            scalars={"g": config.gravity, "thin": self.thin},
+            scalars=numbers,
+            forces=_forces(config, numbers | reciprocals(grid)),
         )
         self.fields["bathymetry"] = bed
-        self._begin_forces()
 
     def stable_dt(self) -> float:
         """The largest time step for the water now, times its share of the limit. Collective.
@@ -108,53 +111,26 @@ class ShallowWaterSolver(ConservationLaw):
     def totals(self) -> dict[str, float]:
         return self.scalars()
 
-    # ---- rotation and friction
 
-    def _begin_forces(self) -> None:
-        """Hold the state half a step of the forces later, from which the stages then start."""
-        config = self.config
-        if not config.forced:
-            return
-        self._forced = [u.copy() for u in self._state]
-        while len(self._spare) < min(2, len(self._integrator.stages)):
-            self._spare.append([u.copy() for u in self._state])
-        self._forces = {
-            **self._scalars,
-            "ry": self._scalars.get("ry", 0.0),
-            "rotating": config.rotating,
-            "rubbing": config.manning > 0.0 or config.drag > 0.0,
-            "f": config.coriolis,
-            "beta": config.beta,
-            "friction": config.gravity * config.manning**2,
-            "drag": config.drag,
-        }
+def _forces(config: ShallowWaterConfig, scalars: Mapping[str, float]) -> Forces | None:
+    """Rotation and friction; None where there are none."""
+    if not config.forced:
+        return None
+    numbers: dict[str, Any] = {
+        "ry": 0.0,
+        **scalars,
+        "rotating": config.rotating,
+        "rubbing": config.manning > 0.0 or config.drag > 0.0,
+        "f": config.coriolis,
+        "beta": config.beta,
+        "friction": config.gravity * config.manning**2,
+        "drag": config.drag,
+    }
 
-    def _run_stage(self, number: int, dt: float) -> Any:
-        if not self.config.forced:
-            return super()._run_stage(number, dt)
-        if number == 0:
-            kernels.force(*self._state, *self._forced, dt=0.5 * dt, last=False, **self._forces)
-        now = self._spare[(number - 1) % 2] if number else self._forced
-        stage = self._integrator.stages[number]
-        return self._stage(
-            *now, *self._forced, *self._spare[number % 2], *self._arrays, **self._scalars,
-            keep=stage.keep, dt=dt, time=self.time + stage.time * dt, last=False,
-        )  # fmt: skip
+    def act(before: Arrays, after: Arrays, *, dt: float, last: bool) -> Any:
+        return kernels.force(*before, *after, dt=dt, last=last, **numbers)
 
-    def _finish(self, dt: float, speed: float, measured: Any) -> None:
-        if not self.config.forced:
-            super()._finish(dt, speed, measured)
-            return
-        count = len(self._integrator.stages)
-        for number in range(1, count):
-            self._run_stage(number, dt)
-        new = self._spare[(count - 1) % 2]
-        largest, change = kernels.force(
-            *new, *self._state, dt=0.5 * dt, last=True, **self._forces
-        )  # fmt: skip
-        self._underway = dt, [change], [largest]
-        self._time_step = self._limit([speed]) if speed else None
-        self.step_count += 1
+    return act
 
 
 def _made(grid: da.Grid, config: ShallowWaterConfig, name: str, value: Field) -> da.DistArray:
