@@ -23,7 +23,8 @@ start of messages to their arrival; `graph` for many steps of a loop that a devi
 of `time.perf_counter()`. On a device they are those in which the host gives the work: `pack` and
 `unpack` to the communication stream (what a rank copies from itself, to compute), `send` and `wait`
 to the communication stream where the transport needs no host, all others to compute. Recordings may
-be nested: each sees everything inside it. A pair of calls costs less than a microsecond. Local.
+be nested: each sees everything inside it. A pair of calls costs four lines of Python.
+Local.
 """
 
 from __future__ import annotations
