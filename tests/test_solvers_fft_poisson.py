@@ -333,5 +333,10 @@ def test_what_it_cannot_do_is_refused():
     }.items():
         with pytest.raises(da.SolverError, match=text.replace("(", r"\(")):
             call()
-    with pytest.raises(da.SolverError):
+    with pytest.raises(da.SolverError, match="c must be a finite number of at least 0"):
         FFTPoisson(grid, closed, c=-1.0)
+    other = da.Grid((4, 16)).zeros()
+    with pytest.raises(da.SolverError, match="must be float64 in the cells"):
+        FFTPoisson(grid, closed).solve_into(other, other)
+    with pytest.raises(da.ArrayError, match="cannot take what map_lines makes"):
+        FFTPoisson(grid, closed).solve_into(grid.zeros(), other)

@@ -152,12 +152,18 @@ class FFTPoisson:
         )
 
     def solve_into(self, rhs: da.DistArray, out: da.DistArray, *, scale: float = 1.0) -> None:
-        """Put `scale` times the solution into `out`, with conditions taken as homogeneous and
-        nothing checked. Collective.
+        """Put `scale` times the solution into `out`, with conditions taken as homogeneous and no
+        value checked. Collective.
 
         Where the operator is singular the mean of `rhs` is dropped, and that of the solution is
         zero. `out` may be `rhs`; both are float64 in the cells of the grid.
+
+        Raises
+        ------
+        SolverError, ArrayError
+            Arrays that are not.
         """
+        self._require_right_hand_side(rhs)
         solve = functools.partial(self._solve_last, scale=scale)
         da.map_lines(rhs, [*self._forward, (self._last, solve), *self._backward], out=out)
 
