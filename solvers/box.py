@@ -19,6 +19,7 @@ AXES = "xyz"
 DTYPES = ("float64", "float32")
 _LONGEST = 80  # characters of a value in a message
 
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 Bounds = tuple[tuple[float, float], ...]
 #: A number, an array over the cells of the box, or a function of the coordinates (x[, y[, z]]).
 Field = float | Callable[..., Any] | np.ndarray[Any, Any]
@@ -225,6 +226,16 @@ def require_safety(safety: Any) -> None:
         raise da.SolverError(
             f"The safety factor lies in (0, 1], received {shown(safety)}; 0.9 is usual."
         )
+
+
+def centres(grid: da.Grid) -> list[Floats]:
+    """Positions of the centres of all cells along each axis of a uniform grid, as host arrays on
+    every rank.
+    """
+    return [
+        low + (np.arange(n) + 0.5) * (high - low) / n
+        for (low, high), n in zip(grid.bounds, grid.shape, strict=True)
+    ]
 
 
 def field_of(grid: da.Grid, value: Field, **options: Any) -> da.DistArray:

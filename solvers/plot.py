@@ -1,19 +1,49 @@
-"""Pictures of fields of cells: lines along one axis, images on two, the middle plane of three.
-Needs matplotlib (the extra `plot`), and only when a picture is drawn.
+"""Pictures, and those of fields of cells: lines along one axis, images on two, the middle plane of
+three. The only file of solvers that needs matplotlib (the extra `plot`), and only when it draws.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 import distarray as da
+from solvers.box import centres
 
 Picture = np.ndarray[Any, np.dtype[Any]]
+
+
+def picture(
+    grid: da.Grid,
+    path: str | os.PathLike[str],
+    size: tuple[float, float],
+    paint: Callable[[Any], None],
+) -> bool:
+    """Write what `paint` draws on a figure of matplotlib; says whether matplotlib was there. Local:
+    rank 0 draws, the others do nothing.
+
+    Parameters
+    ----------
+    path : path
+        Its ending says the format.
+    size : pair of float
+        Width and height in inches.
+    paint : function of the figure
+    """
+    if not grid.is_root:
+        return True
+    try:
+        import matplotlib.figure as drawing
+    except ImportError:
+        return False
+    figure = drawing.Figure(figsize=size, layout="constrained")
+    paint(figure)
+    figure.savefig(path, dpi=150)
+    return True
 
 
 def draw(
@@ -26,8 +56,6 @@ def draw(
 ) -> bool:
     """Draw fields side by side; says whether matplotlib was there. Collective.
 
-    The picture is written by one rank. Without matplotlib nothing is drawn.
-
     Parameters
     ----------
     grid : Grid
@@ -38,22 +66,17 @@ def draw(
         Values along the one axis, drawn as lines beneath.
     """
     planes = {name: _plane(u, grid) for name, u in fields.items()}
-    if not grid.is_root:
-        return True
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
-    figure = Figure(figsize=(5.5 * len(planes), 4.5), layout="constrained")
-    for place, (name, values) in enumerate(planes.items(), 1):
-        axes = figure.add_subplot(1, len(planes), place, xlabel=grid.axes[0], title=name)
-        if values.ndim == 1:
-            _line(axes, grid, values, (exact or {}).get(name))
-        else:
-            figure.colorbar(_image(axes, grid, values))
-    figure.suptitle(title)
-    figure.savefig(path, dpi=150)
-    return True
+
+    def paint(figure: Any) -> None:
+        for place, (name, values) in enumerate(planes.items(), 1):
+            axes = figure.add_subplot(1, len(planes), place, xlabel=grid.axes[0], title=name)
+            if values.ndim == 1:
+                _line(axes, grid, values, (exact or {}).get(name))
+            else:
+                figure.colorbar(_image(axes, grid, values))
+        figure.suptitle(title)
+
+    return picture(grid, path, (5.5 * len(planes), 4.5), paint)
 
 
 def _plane(u: da.DistArray, grid: da.Grid) -> Any:
@@ -62,8 +85,7 @@ def _plane(u: da.DistArray, grid: da.Grid) -> Any:
 
 
 def _line(axes: Any, grid: da.Grid, values: Picture, exact: Picture | None) -> None:
-    low, high = grid.bounds[0]
-    x = low + (np.arange(values.size) + 0.5) * (high - low) / values.size
+    (x,) = centres(grid)
     if exact is not None:
         axes.plot(x, exact, color="black", linewidth=0.8, label="exact")
     axes.plot(x, values, "o", markersize=math.sqrt(600.0 / max(values.size, 24)), label="computed")

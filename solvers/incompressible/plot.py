@@ -1,6 +1,4 @@
-"""Pictures of a flow. The only file that needs matplotlib (the extra `plot`), and only when a
-picture is drawn.
-"""
+"""Pictures of a flow, by matplotlib if it is there."""
 
 from __future__ import annotations
 
@@ -10,24 +8,15 @@ from typing import Any
 import numpy as np
 
 from solvers.incompressible.solver import IncompressibleSolver
+from solvers.plot import picture
 
 
 def streamlines(flow: IncompressibleSolver, path: str | os.PathLike[str]) -> bool:
     """Draw streamlines over the speed, in the middle plane of a 3-D flow; says whether matplotlib
     was there. Collective.
-
-    The picture is written by one rank. Without matplotlib nothing is drawn and the cure is printed.
     """
     planes = [_middle_plane(flow, component) for component in (0, 1)]
-    if not flow.grid.is_root:
-        return True
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        return False
-    mpl.use("agg")
-    _draw(flow, planes, path)
-    return True
+    return picture(flow.grid, path, (6.0, 5.0), lambda figure: _paint(figure, flow, planes))
 
 
 def _middle_plane(flow: IncompressibleSolver, component: int) -> Any:
@@ -45,15 +34,12 @@ def _middle_plane(flow: IncompressibleSolver, component: int) -> Any:
     return (0.5 * (values + following))[tuple(cells)]
 
 
-def _draw(flow: IncompressibleSolver, planes: list[Any], path: str | os.PathLike[str]) -> None:
-    from matplotlib.figure import Figure
-
+def _paint(figure: Any, flow: IncompressibleSolver, planes: list[Any]) -> None:
     (left, right), (bottom, top) = flow.grid.bounds[:2]
     x, y = (
         lo + (np.arange(n) + 0.5) * (hi - lo) / n
         for (lo, hi), n in zip(flow.grid.bounds[:2], flow.config.cells, strict=False)
     )
-    figure = Figure(figsize=(6.0, 5.0), layout="constrained")
     axes = figure.add_subplot(
         aspect="equal", xlabel="x", ylabel="y", xlim=(left, right), ylim=(bottom, top)
     )
@@ -70,4 +56,3 @@ def _draw(flow: IncompressibleSolver, planes: list[Any], path: str | os.PathLike
         )
     axes.set_title(f"{' x '.join(map(str, flow.config.cells))} cells, time {flow.time:.2f}")
     figure.colorbar(speed, label="speed")
-    figure.savefig(path, dpi=150)

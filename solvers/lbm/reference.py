@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from solvers import box
+from solvers.box import Floats
 from solvers.comparison import Comparison, Row, relative
 from solvers.incompressible.reference import interpolate, published_table, read_table
 from solvers.lbm.solver import LatticeSolver
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 #: Largest deviation of centre lines of the cavity, by Reynolds number and cells per axis.
 CAVITY_GATES = {100: {128: 0.01}, 1000: {256: 0.03}}
@@ -24,9 +23,7 @@ PARABOLA_GATES = {"trt": 1e-7, "bgk": 0.006, "cumulant": 0.006}
 
 def centres(flow: LatticeSolver, axis: int) -> Floats:
     """Positions of the cells along an axis, on every rank. Local."""
-    low, high = flow.grid.bounds[axis]
-    cells = flow.config.cells[axis]
-    return low + (np.arange(cells) + 0.5) * (high - low) / cells
+    return box.centres(flow.grid)[axis]
 
 
 def centre_line(flow: LatticeSolver, component: int) -> tuple[Floats, Floats]:

@@ -1,6 +1,4 @@
-"""Pictures of shallow water. The only file here that needs matplotlib (the extra `plot`), and only
-when a picture is drawn.
-"""
+"""Pictures of shallow water, by matplotlib if it is there."""
 
 from __future__ import annotations
 
@@ -10,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from solvers.box import centres
+from solvers.plot import picture
 from solvers.shallow_water.solver import ShallowWaterSolver
 
 
@@ -21,39 +21,29 @@ def draw(
     """Draw the surface over the bed, on one axis beside the exact one, on two axes from above; says
     whether matplotlib was there. Collective.
 
-    The picture is written by one rank.
-
     Parameters
     ----------
     exact : function of the coordinates, optional
         The exact depth.
     """
     gathered = [flow.fields[name].gather(root=0) for name in ("depth", "bathymetry")]
-    if not flow.grid.is_root:
-        return True
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        return False
-    mpl.use("agg")
-    from matplotlib.figure import Figure
 
-    h, b = (np.asarray(values, np.float64) for values in gathered)
-    figure = Figure(figsize=(6.5, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    if flow.config.ndim == 1:
-        _profile(axes, flow, (h, b), exact)
-    else:
-        _map(figure, axes, flow, (h, b))
-    axes.set_title(f"{' x '.join(map(str, flow.config.cells))} cells, time {flow.time:.4g}")
-    figure.savefig(path, dpi=150)
-    return True
+    def paint(figure: Any) -> None:
+        h, b = (np.asarray(values, np.float64) for values in gathered)
+        axes = figure.add_subplot()
+        if flow.config.ndim == 1:
+            _profile(axes, flow, (h, b), exact)
+        else:
+            _map(figure, axes, flow, (h, b))
+        axes.set_title(f"{' x '.join(map(str, flow.config.cells))} cells, time {flow.time:.4g}")
+
+    return picture(flow.grid, path, (6.5, 4.5), paint)
 
 
 def _profile(
     axes: Any, flow: ShallowWaterSolver, values: tuple[Any, Any], exact: Callable[..., Any] | None
 ) -> None:
-    (x,), (h, b) = positions(flow), values
+    (x,), (h, b) = centres(flow.grid), values
     axes.fill_between(x, b, min(b.min(), 0.0) - 0.05 * np.ptp(h + b), color="tan", label="bed")
     if exact is not None:
         axes.plot(x, exact(x) + b, color="black", linewidth=0.8, label="exact")
@@ -66,16 +56,8 @@ def _map(figure: Any, axes: Any, flow: ShallowWaterSolver, values: tuple[Any, An
     h, b = values
     wet = np.where(h > flow.thin, h + b, np.nan)
     (left, right), (bottom, top) = flow.grid.bounds
-    x, y = positions(flow)
+    x, y = centres(flow.grid)
     axes.contour(x, y, b.T, colors="tan", linewidths=0.6)
     image = axes.imshow(wet.T, origin="lower", extent=(left, right, bottom, top), cmap="viridis")
     axes.set(xlabel="x", ylabel="y", aspect="equal")
     figure.colorbar(image, label="surface")
-
-
-def positions(flow: ShallowWaterSolver) -> list[Any]:
-    """The positions of all cells along each axis. Local."""
-    return [
-        low + (np.arange(n) + 0.5) * (high - low) / n
-        for (low, high), n in zip(flow.grid.bounds, flow.config.cells, strict=True)
-    ]

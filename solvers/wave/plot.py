@@ -1,6 +1,4 @@
-"""Pictures of what receivers recorded. Needs matplotlib (the extra `plot`), and only when a picture
-is drawn.
-"""
+"""Pictures of what receivers recorded, by matplotlib if it is there."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from solvers.plot import picture
 from solvers.wave.solver import WaveSolver
 from solvers.wave.traces import Floats, Traces
 
@@ -25,26 +24,26 @@ def shot_record(wave: WaveSolver, path: str | os.PathLike[str]) -> bool:
         "velocity": wave.velocity().gather(root=0),
         "pressure": wave.fields["p"].gather(root=0),
     }
-    if not wave.grid.is_root:
-        return True
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
-    figure = Figure(figsize=(13.0, 5.5), layout="constrained")
+
+    def paint(figure: Any) -> None:
+        for place, (name, values) in enumerate(panels.items()):
+            axes = figure.add_subplot(2, 2, 1 + 2 * place, xlabel="x", ylabel="depth", title=name)
+            figure.colorbar(_section(axes, wave, values, grey=place > 0), ax=axes)
+        _record(figure.add_subplot(1, 2, 2), wave.traces)
+        figure.suptitle(f"{' x '.join(map(str, wave.config.cells))} cells, time {wave.time:.4g}")
+
+    return picture(wave.grid, path, (13.0, 5.5), paint)
+
+
+def _section(axes: Any, wave: WaveSolver, values: Floats, *, grey: bool) -> Any:
+    """The ground from the side, with the receivers and sources."""
     (left, right), (top, bottom) = wave.grid.bounds
-    for place, (name, values) in enumerate(panels.items()):
-        axes = figure.add_subplot(2, 2, 1 + 2 * place, xlabel="x", ylabel="depth", title=name)
-        options = _grey(values) if place else {"cmap": "viridis"}
-        image = axes.imshow(values.T, extent=(left, right, bottom, top), aspect="auto", **options)
-        figure.colorbar(image, ax=axes)
-        axes.plot(*zip(*wave.traces.positions, strict=True), "v", color="white", markersize=2)
-        for source in wave.config.sources:
-            axes.plot(*source.position, "*", color="red")
-    _record(figure.add_subplot(1, 2, 2), wave.traces)
-    figure.suptitle(f"{' x '.join(map(str, wave.config.cells))} cells, time {wave.time:.4g}")
-    figure.savefig(path, dpi=150)
-    return True
+    options = _grey(values) if grey else {"cmap": "viridis"}
+    image = axes.imshow(values.T, extent=(left, right, bottom, top), aspect="auto", **options)
+    axes.plot(*zip(*wave.traces.positions, strict=True), "v", color="white", markersize=2)
+    for source in wave.config.sources:
+        axes.plot(*source.position, "*", color="red")
+    return image
 
 
 def _grey(values: Floats) -> dict[str, Any]:
@@ -60,19 +59,16 @@ def _record(axes: Any, traces: Traces) -> None:
 
 
 def traces(wave: WaveSolver, exact: Sequence[Floats], path: str | os.PathLike[str]) -> bool:
-    """Draw each trace over the exact one; says whether matplotlib was there. Collective."""
-    if not wave.grid.is_root:
-        return True
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
+    """Draw each trace over the exact one; says whether matplotlib was there. Local: all ranks hold
+    the traces, rank 0 draws them.
+    """
     times, found = wave.traces.times, wave.traces.values
-    figure = Figure(figsize=(8.0, 2.5 * len(exact)), layout="constrained")
-    for number, values in enumerate(exact):
-        axes = figure.add_subplot(len(exact), 1, 1 + number, xlabel="time", ylabel="pressure")
-        axes.plot(times, values, color="black", linewidth=0.8, label="exact")
-        axes.plot(times, found[:, number], "--", label="computed")
-        axes.legend(title=f"receiver {number}")
-    figure.savefig(path, dpi=150)
-    return True
+
+    def paint(figure: Any) -> None:
+        for number, values in enumerate(exact):
+            axes = figure.add_subplot(len(exact), 1, 1 + number, xlabel="time", ylabel="pressure")
+            axes.plot(times, values, color="black", linewidth=0.8, label="exact")
+            axes.plot(times, found[:, number], "--", label="computed")
+            axes.legend(title=f"receiver {number}")
+
+    return picture(wave.grid, path, (8.0, 2.5 * len(exact)), paint)

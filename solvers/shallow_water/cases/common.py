@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.box import centres
 from solvers.case import Choice, Options
 from solvers.comparison import Comparison
 from solvers.running import begin, finish, run, show
 from solvers.shallow_water.config import ShallowWaterConfig
-from solvers.shallow_water.plot import draw, positions
+from solvers.shallow_water.plot import draw
 from solvers.shallow_water.solver import ShallowWaterSolver
 
 #: What all cases of this package read.
@@ -65,7 +66,7 @@ def gathered(flow: ShallowWaterSolver) -> tuple[Any, Any]:
 def depth_error(flow: ShallowWaterSolver, exact: Callable[..., Any]) -> float:
     """The mean error of the depth, `exact` being a function of the coordinates. Collective."""
     h, _ = gathered(flow)
-    return float(abs(h - exact(*np.ix_(*positions(flow)))).mean())
+    return float(abs(h - exact(*np.ix_(*centres(flow.grid)))).mean())
 
 
 def require_axes(options: Options, allowed: tuple[int, ...]) -> None:

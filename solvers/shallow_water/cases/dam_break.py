@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 import distarray as da
+from solvers.box import centres
 from solvers.case import Case, Options
 from solvers.comparison import Comparison, Row
 from solvers.shallow_water.cases.common import (
@@ -20,7 +21,6 @@ from solvers.shallow_water.cases.common import (
 )
 from solvers.shallow_water.config import ShallowWaterConfig
 from solvers.shallow_water.exact import DamBreak
-from solvers.shallow_water.plot import positions
 from solvers.shallow_water.solver import ShallowWaterSolver
 
 END = 0.2
@@ -68,8 +68,9 @@ def _run(name: str, options: Options, dam: DamBreak) -> None:
 def _compare(flow: ShallowWaterSolver, dam: DamBreak) -> Comparison:
     error = depth_error(flow, lambda x: dam(x - _DAM, flow.time)[0])
     gate = GATES.get(flow.config.cells[0]) if flow.time == END else None
+    fine = flow.config.cells[0] >= 200  # enough that two cells are a point
     h, (q,) = gathered(flow)
-    speed = (positions(flow)[0] - _DAM) / flow.time
+    speed = (centres(flow.grid)[0] - _DAM) / flow.time
     star_h, star_u = dam.star
     if dam.dry:
         source, at = "Ritter 1892, and the depth at the dam", np.argsort(abs(speed))[:2]
@@ -77,13 +78,13 @@ def _compare(flow: ShallowWaterSolver, dam: DamBreak) -> Comparison:
         source = "Stoker 1957, and the middle of the plateau"
         tail = star_u - math.sqrt(dam.gravity * star_h)
         at = np.argsort(abs(speed - 0.5 * (tail + dam.bore)))[:2]
-    depth = float(h[at].mean())
+    depth, mean = float(h[at].mean()), float((q[at] / h[at]).mean())
     return Comparison(
         source,
         (
             Row("mean error of the depth", error, 0.0, gate),
-            Row("depth", depth, star_h, 0.01 * star_h),
-            Row("velocity", float((q[at] / h[at]).mean()), star_u, 0.02 * star_u),
+            Row("depth", depth, star_h, 0.01 * star_h if fine else None),
+            Row("velocity", mean, star_u, 0.02 * star_u if fine else None),
             Row("smallest depth", float(h.min()), dam.right),
         ),
     )

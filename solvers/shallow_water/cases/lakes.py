@@ -99,13 +99,14 @@ def run_thacker(options: Options) -> None:
 def _swing(flow: ShallowWaterSolver, lake: Lake) -> Comparison:
     h, _ = gathered(flow)
     error = depth_error(flow, lambda *x: lake.water(flow.time, *x))
+    fine = min(flow.config.cells) >= 50  # or the thin water at the shore is most of the lake
     totals = flow.totals()
     rows = [Row("mean error of the depth", error, 0.0, 0.02 * lake.depth)]
     velocity = lake.velocity(flow.time, flow.config.ndim)
     fastest = lake.swing * lake.frequency
     for name, u in zip("xy", velocity, strict=False):
         mean = totals[f"momentum_{name}"] / totals["volume"]
-        rows.append(Row(f"mean velocity along {name}", mean, u, 0.05 * fastest))
+        rows.append(Row(f"mean velocity along {name}", mean, u, 0.05 * fastest if fine else None))
     rows.append(Row("smallest depth", float(h.min()), 0.0))
     return Comparison(f"Thacker 1981, period {lake.period:.6g}", tuple(rows))
 
