@@ -41,6 +41,6 @@ def test_a_step_beyond_the_limit_is_the_same_error_on_all_ranks():
 
 
 def test_an_unknown_scheme_is_the_same_error_on_all_ranks():
-    with pytest.raises(da.SolverError, match="use one of constant, upwind3") as e:
+    with pytest.raises(da.SolverError, match="'scheme' is one of 'constant', 'upwind3'") as e:
         BurgersConfig(cells=(30,), initial=(0.0,), scheme="weno7")
     assert set(MPI.COMM_WORLD.allgather(str(e.value))) == {str(e.value)}
