@@ -411,6 +411,7 @@ def test_flow_between_cylinders_is_close_on_a_coarse_grid():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_flow_between_cylinders_is_second_order():
     """Order between 24^2 and 96^2: covered points change from grid to grid, so that the errors of
     a pair scatter.
