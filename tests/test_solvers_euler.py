@@ -285,6 +285,16 @@ def test_the_exact_flux_is_at_least_as_good_as_hllc():
     assert 0.8 * published < tube_error("sod", 100, riemann="exact") < 1.02 * published
 
 
+def test_single_precision_is_as_near_as_its_digits_are():
+    double, single = (
+        EulerSolver(tube(TUBES["sod"], (100,), dtype=dtype)) for dtype in ("float64", "float32")
+    )
+    found, expected = (steps(flow, 50) for flow in (single, double))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert abs(expected[1]).max() > 0.1
+
+
 @pytest.mark.parametrize("reconstruction", ["muscl", "weno_z"])
 def test_positivity_holds_near_a_vacuum(reconstruction):
     """A fan that opens a vacuum: u = -6 and 6 with c = 1.18 open one from 5.9 on."""
@@ -383,6 +393,7 @@ GAS = {"cells": (16,), "initial": (1.0, 0.0, 1.0)}
         ({"limiter": "koren"}, "use one of minmod, van_leer, mc"),
         ({"riemann": "roe"}, "use one of hllc, hll, rusanov, exact"),
         ({"integrator": "rk4"}, "use one of euler, ssp_rk2, ssp_rk3"),
+        ({"dtype": "float16"}, "use one of float64, float32"),
         ({"courant": 1.5}, "at most 1, received courant=1.5"),
         ({"courant": 0.6, "positivity": True}, "at most 0.5, received courant=0.6"),
         ({"courant": "fast"}, "a number, received courant='fast'"),

@@ -17,6 +17,7 @@ from solvers.euler.sides import AXES, Inflow, Outflow, Side, Split, Wall
 from solvers.hyperbolic import INTEGRATORS
 from solvers.hyperbolic.solver import require_courant
 
+DTYPES = ("float64", "float32")
 #: A number, or a function of the coordinates (x[, y[, z]]).
 Field = float | Callable[..., Any]
 
@@ -63,6 +64,7 @@ class EulerConfig:
         viscosity and gravity this is certain for Courant numbers up to 0.5, the limit then.
     courant : float
         Time step times the number of cells that waves cross per time, over all axes.
+    dtype : "float64" or "float32"
     ranks : tuple of int, optional
         Process grid.
 
@@ -88,6 +90,7 @@ class EulerConfig:
     integrator: str = "ssp_rk2"
     positivity: bool = False
     courant: float = 0.4
+    dtype: str = "float64"
     ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -162,6 +165,7 @@ def _require_names(config: EulerConfig) -> None:
         "limiter": LIMITERS,
         "riemann": tuple(SOLVERS),
         "integrator": tuple(INTEGRATORS),
+        "dtype": DTYPES,
     }
     for name, choices in known.items():
         value = getattr(config, name)

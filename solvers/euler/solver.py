@@ -26,7 +26,8 @@ class EulerSolver(ConservationLaw):
     ----------
     config : EulerConfig
     fields : dict
-        "density", "momentum" with one component per axis, and "energy", float64, in cells.
+        "density", "momentum" with one component per axis, and "energy", in cells, of
+        the configuration's dtype.
 
     Raises
     ------
@@ -56,11 +57,11 @@ class EulerSolver(ConservationLaw):
         )
         solid = _solid(config, grid)
         state = _start(config, grid, solid)
-        ndim = config.ndim
+        ndim, dtype = config.ndim, config.dtype
         fields = {
-            "density": grid.zeros(name="density", halo=0),
-            "momentum": grid.zeros(components=(ndim,), name="momentum", halo=0),
-            "energy": grid.zeros(name="energy", halo=0),
+            "density": grid.zeros(dtype, name="density", halo=0),
+            "momentum": grid.zeros(dtype, (ndim,), name="momentum", halo=0),
+            "energy": grid.zeros(dtype, name="energy", halo=0),
         }
         fields["density"][...] = state[0]
         for axis in range(ndim):
@@ -108,14 +109,19 @@ class EulerSolver(ConservationLaw):
 
 def _start(config: EulerConfig, grid: da.Grid, solid: da.DistArray | None) -> list[da.DistArray]:
     """The conserved state at the start; gas in solid cells is at rest."""
-    given = config.initial
+    given, dtype = config.initial, config.dtype
     if callable(given):
         found = [
-            grid.from_function(lambda *x, n=n: np.asarray(given(*x)[n], np.float64) + 0.0 * sum(x))
+            grid.from_function(
+                lambda *x, n=n: np.asarray(given(*x)[n], np.float64) + 0.0 * sum(x), dtype=dtype
+            )
             for n in range(config.ndim + 2)
         ]
     else:
-        found = [grid.from_function(f) if callable(f) else grid.full(float(f)) for f in given]
+        found = [
+            grid.from_function(f, dtype=dtype) if callable(f) else grid.full(float(f), dtype)
+            for f in given
+        ]
     if solid is not None:
         for axis in range(config.ndim):
             found[1 + axis] *= 1.0 - solid
@@ -128,7 +134,9 @@ def _solid(config: EulerConfig, grid: da.Grid) -> da.DistArray | None:
         return None
     mask = config.obstacles
     sides = {name: da.Outflow() for name in config.all_sides}
-    return grid.from_function(lambda *x: 1.0 * np.asarray(mask(*x), bool), boundary=sides)
+    return grid.from_function(
+        lambda *x: 1.0 * np.asarray(mask(*x), bool), dtype=config.dtype, boundary=sides
+    )
 
 
 def _scalars(config: EulerConfig) -> dict[str, float]:
@@ -154,4 +162,4 @@ def _primitive(config: EulerConfig, grid: da.Grid) -> da.DistArray:
         )
         for name, side in config.all_sides.items()
     }
-    return grid.ones(components=(config.ndim + 2,), boundary=sides, name="primitive")
+    return grid.ones(config.dtype, (config.ndim + 2,), boundary=sides, name="primitive")
