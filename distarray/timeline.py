@@ -253,4 +253,5 @@ def _end_of_program(whole: Timeline) -> None:
         try:
             whole.end()
         except FileError as error:
-            tell_once(str(error))
+            if default().rank == 0:
+                tell_once(str(error))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import distarray as da
 from distarray.comm import default
+from distarray.timeline import _end_of_program
 from tests.timeline_tools import checked
 
 COMM = default()
@@ -42,6 +45,14 @@ def test_the_core_is_computed_between_begin_and_finish(folder: Path) -> None:
             assert exchange["ts"] <= core["ts"]
             assert core["ts"] + core["dur"] <= exchange["ts"] + exchange["dur"]
             assert exchange["args"] == {"bytes": 2 * 20 * 8, "messages": 1 if SIZE == 2 else 2}
+
+
+def test_a_timeline_of_the_program_that_cannot_be_written_is_told_once(folder: Path) -> None:
+    whole, said = da.timeline(folder / "none" / "trace.json"), io.StringIO()
+    whole.begin()
+    with contextlib.redirect_stderr(said):
+        _end_of_program(whole)
+    assert said.getvalue().count("cannot be written: No such file") == (RANK == 0)
 
 
 def test_the_clocks_of_all_ranks_agree(folder: Path) -> None:
