@@ -15,6 +15,8 @@
 - `poisson`        Poisson problems with exact solutions
 - `hyperbolic`     what solvers of hyperbolic equations share: limiters, reconstruction, time steps
 - `incompressible` Navier-Stokes of constant density: staggered grid, projection method
+- `euler`          compressible flow: shocks, blasts, viscous gases
+- `lbm`            nearly incompressible flow by the lattice Boltzmann method
 - `shallow_water`  water over a bed: dam breaks, floods, shores
 - `wave`           acoustic waves: point sources, receivers, absorbing layers, free surfaces
 - `diffusion`      diffusion, explicit or by multigrid

@@ -35,14 +35,22 @@ CASES: tuple[Case, ...] = (
 
 #: Options of the command line that not all cases read, by their attributes of `case.Options`.
 SOME: dict[str, dict[str, Any]] = {
-    "until": {"type": float, "metavar": "T", "help": "time to reach"},
+    "until": {
+        "type": float,
+        "metavar": "T",
+        "help": "time to reach (default: the time of the comparison, or until the flow is steady)",
+    },
     "every": {
         "type": int,
         "default": 0,
         "metavar": "STEPS",
         "help": "steps between files (default: none)",
     },
-    "advection": {"choices": ("central", "upwind", "weno"), "default": "central"},
+    "advection": {
+        "choices": ("central", "upwind", "weno"),
+        "default": "central",
+        "help": "how momentum is carried (default: %(default)s)",
+    },
     "checkpoint": {
         "type": int,
         "default": 0,
@@ -108,11 +116,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_case(parser: argparse.ArgumentParser, case: Case) -> None:
-    axes = len(case.cells)
+    axes = "1 axis" if len(case.cells) == 1 else f"{len(case.cells)} axes"
+    cells = " ".join(map(str, case.cells))
     parser.set_defaults(parser=parser)
     parser.add_argument(
         "--cells", type=int, nargs="+", default=case.cells, metavar="N",
-        help=f"cells along each axis; one number is for {axes} axes (default: %(default)s)",
+        help=f"cells along each axis; one number is for {axes} (default: {cells})",
     )  # fmt: skip
     parser.add_argument(
         "--output", type=Path, default=Path(case.name), metavar="DIR",
