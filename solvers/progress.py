@@ -17,7 +17,8 @@ class Progress:
     """Shows a solver's state on standard error now and then. Local; enable it on one rank.
 
     On a terminal the line is rewritten in place twice a second; elsewhere a line is printed every
-    five seconds. The last state is always printed.
+    five seconds. The last state is always printed. Rate and remaining time are those of the steps
+    after the first.
     """
 
     def __init__(
@@ -27,8 +28,9 @@ class Progress:
         self._terminal = sys.stderr.isatty()
         self._interval = 0.5 if self._terminal else 5.0
         self._cells = math.prod(solver.grid.shape)
-        self._first_step, self._first_time = solver.step_count, solver.time
-        self._began = self._shown = time.perf_counter()
+        self._first_step = self._mark_step = solver.step_count
+        self._first_time = self._mark_time = solver.time
+        self._began = self._shown = self._mark = time.perf_counter()
         self._dt = 0.0
         self._measured: deque[tuple[float, float]] = deque(maxlen=10)  # times and residuals
 
@@ -49,6 +51,9 @@ class Progress:
         if not self._enabled:
             return
         self._dt = dt
+        if self._mark == self._began:  # kernels are compiled in the first step: no part of the rate
+            self._mark, self._mark_step = time.perf_counter(), self._solver.step_count
+            self._mark_time = self._solver.time
         residual = self._solver.residual
         if math.isfinite(residual) and (not self._measured or residual != self._measured[-1][1]):
             self._measured.append((self._solver.time, residual))
@@ -63,8 +68,10 @@ class Progress:
     def line(self) -> str:
         """The text of the line now."""
         solver = self._solver
-        elapsed = max(time.perf_counter() - self._began, 1e-9)
-        rate = (solver.step_count - self._first_step) * self._cells / elapsed
+        more = solver.step_count > self._mark_step
+        begin, first = (self._mark, self._mark_step) if more else (self._began, self._first_step)
+        elapsed = max(time.perf_counter() - begin, 1e-9)
+        rate = (solver.step_count - first) * self._cells / elapsed
         residual = f"{solver.residual:.3e}" if math.isfinite(solver.residual) else "unknown"
         return (
             f"step {solver.step_count:6d}  time {solver.time:8.4f}  dt {self._dt:.3e}  "
@@ -79,9 +86,11 @@ class Progress:
         left = [] if self._until is None else [self._until - solver.time]
         if self._steady is not None:
             left += self._time_to_steady(self._steady)
-        if not left or solver.time <= self._first_time:
+        if left and min(left) <= 0.0 and solver.time > self._first_time:
+            return "0 s"
+        if not left or solver.time <= self._mark_time:
             return "unknown"
-        return f"{max(min(left), 0.0) * elapsed / (solver.time - self._first_time):.0f} s"
+        return f"{min(left) * elapsed / (solver.time - self._mark_time):.0f} s"
 
     def _time_to_steady(self, steady: float) -> list[float]:
         """Time until the residual is below `steady`, from its recent decay; nothing if it grew."""
