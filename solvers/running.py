@@ -86,6 +86,28 @@ def show(comparison: Comparison | None, otherwise: str = "") -> None:
         da.log(otherwise)
 
 
+def show_steady(
+    solver: Solver,
+    steady: float,
+    *comparisons: Comparison | None,
+    otherwise: str = "",
+) -> None:
+    """Print the tables of a steady flow, or why there are none; without gates, and saying so, where
+    it is not steady yet. Collective.
+    """
+    early = not solver.residual < steady
+    for comparison in comparisons:
+        show(comparison.ungated() if comparison is not None and early else comparison, otherwise)
+    if early:
+        residual = (
+            f"{solver.residual:.1e}" if solver.residual < float("inf") else "not yet measured"
+        )
+        da.log(
+            f"Not steady at time {solver.time:g} (residual {residual}, steady below {steady:g}): "
+            f"the table holds for the steady flow."
+        )
+
+
 def _folder(options: Options) -> Path:
     return options.output / "checkpoints"
 

@@ -8,7 +8,6 @@
 - `kernels`      the stencils: one pass that streams and collides
 - `solver`       fields and the time step
 - `reference`    exact and published values and the comparison with them
-- `plot`         pictures; needs matplotlib
 - `cases`        named flows for `python -m solvers`
 - `bench`        million cell updates a second, beside memory and hand-written C
 """

@@ -24,7 +24,7 @@ from solvers.lbm.reference import (
 )
 from solvers.lbm.solver import LatticeSolver
 from solvers.plot import draw
-from solvers.running import begin, finish, run, show
+from solvers.running import begin, finish, run, show, show_steady
 
 #: Largest |du/dt| of a steady flow, in speed^2 / length.
 STEADY = 1e-5
@@ -155,13 +155,6 @@ def _ran(
     return flow
 
 
-def _late(flow: LatticeSolver, steady: float) -> str:
-    """What is said of a flow that is not steady."""
-    if flow.residual < steady:
-        return ""
-    return f"Not steady at time {flow.time:g} (residual {flow.residual:.1e}, steady {steady:g})."
-
-
 def _steady(
     make: Callable[..., LatticeConfig],
     name: str,
@@ -172,9 +165,12 @@ def _steady(
 
     def case(options: Options) -> None:
         flow = _ran(name, make(options.cells, options.number), options, options.until, steady)
-        show(compare(flow), "No comparison: nothing is published for this Reynolds number.")
-        if late := _late(flow, steady):
-            da.log(late)
+        show_steady(
+            flow,
+            steady,
+            compare(flow),
+            otherwise="No comparison: nothing is published for this Reynolds number.",
+        )
 
     return case
 

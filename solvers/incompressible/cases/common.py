@@ -9,11 +9,10 @@ from typing import Any
 import distarray as da
 from solvers import running
 from solvers.case import Options
-from solvers.comparison import Comparison
 from solvers.incompressible.config import IncompressibleConfig
 from solvers.incompressible.plot import streamlines
 from solvers.incompressible.solver import IncompressibleSolver
-from solvers.running import run, show
+from solvers.running import run, show, show_steady
 
 __all__ = ["finish", "made", "run", "show", "show_steady", "viscosity_of"]
 
@@ -60,23 +59,3 @@ def finish(flow: IncompressibleSolver, stem: Path) -> None:
     """Save the flow and draw it. Collective."""
     da.log(f"Largest divergence {flow.max_divergence():.3e}")
     running.finish(flow, stem, lambda path: streamlines(flow, path))
-
-
-def show_steady(
-    flow: IncompressibleSolver,
-    steady: float,
-    *comparisons: Comparison | None,
-    otherwise: str = "",
-) -> None:
-    """Print the tables of a steady flow, or why there are none; without gates, and saying so, where
-    the flow is not steady yet. Collective.
-    """
-    early = not flow.residual < steady
-    for comparison in comparisons:
-        show(comparison.ungated() if comparison is not None and early else comparison, otherwise)
-    if early:
-        residual = f"{flow.residual:.1e}" if flow.residual < float("inf") else "not yet measured"
-        da.log(
-            f"Not steady at time {flow.time:g} (residual {residual}, steady below {steady:g}): "
-            f"the table holds for the steady flow."
-        )
