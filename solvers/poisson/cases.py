@@ -60,9 +60,10 @@ def _comparison(rtol: float, device: str) -> str:
         problem = Briggs((row.cells, row.cells), device=device)
         found = Multigrid(problem.operator, reproducible=True).solve(problem.f, rtol=rtol)
         l2, _ = problem.errors(found.x)
+        ratio = "    -" if math.isnan(before) else f"{before / l2:5.3f}"
         lines.append(
             f"  {row.cells:5d}  {found.iterations:6d}  {row.l2:.7e}  {l2:.7e}  "
-            f"{l2 / row.l2 - 1.0:9.1e}  {before / l2:5.3f}"
+            f"{l2 / row.l2 - 1.0:9.1e}  {ratio}"
         )
         before = l2
     return "\n".join(lines)
