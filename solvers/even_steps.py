@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import distarray as da
 from solvers.base import Solver
@@ -23,6 +24,12 @@ class EvenSteps(Solver):
             left = until - self.time
             self._time_step = left / max(math.ceil(left / self.stable_dt() - 1e-9), 1)
         return super()._next(until)
+
+
+@da.stencil
+def change(new: Any, old: Any) -> Any:
+    """The largest |new - old|, pending. Collective."""
+    return da.reduce.max(abs(new[...] - old[...]))
 
 
 def require_step(what: str, dt: float, limit: float) -> None:

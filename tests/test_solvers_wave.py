@@ -286,8 +286,14 @@ def test_time_steps_beyond_the_limit_are_refused():
             wave.step(dt)
     with pytest.raises(da.SolverError, match="above 0"):
         Ricker(-1.0)
-    with pytest.raises(da.SolverError, match="at least two finite samples"):
-        Sampled([1.0], 0.1)
+    for high in ("high", None):
+        with pytest.raises(da.SolverError, match="above 0, received"):
+            Ricker(high)
+    with pytest.raises(da.SolverError, match="delay of a wavelet is a finite number, received"):
+        Ricker(1.0, delay="late")
+    for samples in ([1.0], [1.0, math.nan], "ab", 3.0, np.ones((2, 2))):
+        with pytest.raises(da.SolverError, match="at least two finite samples"):
+            Sampled(samples, 0.1)
     with pytest.raises(da.SolverError, match="between samples"):
         Sampled([1.0, 2.0], 0.0)
 

@@ -108,37 +108,19 @@ def residual(form: Form, count: int) -> da.StencilKernel:
     )
 
 
-@functools.cache
-def add(ndim: int) -> da.StencilKernel:
+@da.stencil
+def add(u: Symbol, change: Symbol, out: Symbol, *, shift: Symbol) -> Any:
     """`out = u + change + shift`, and the largest |out - u|."""
-
-    def body(arrays: Symbols, *, shift: Symbol) -> Any:
-        change = arrays["change"][...] + shift
-        arrays["out"][...] = arrays["u"][...] + change
-        return da.reduce.max(abs(change))
-
-    return kernel("diffusion_add", body, ("u", "change", "out"), scalars=("shift",))
+    whole = change[...] + shift
+    out[...] = u[...] + whole
+    return da.reduce.max(abs(whole))
 
 
-@functools.cache
-def change(ndim: int) -> da.StencilKernel:
-    """The largest |new - old|."""
-
-    def body(arrays: Symbols) -> Any:
-        return da.reduce.max(abs(arrays["new"][...] - arrays["old"][...]))
-
-    return kernel("diffusion_change", body, ("new", "old"))
-
-
-@functools.cache
-def faces(ndim: int, axis: int) -> da.StencilKernel:
+@da.stencil(static=("axis",))
+def faces(k: Symbol, out: Symbol, *, axis: int) -> None:
     """The diffusivity on the faces normal to an axis, the harmonic mean of that of both cells, 0
     beside a cell where it is 0.
     """
-
-    def body(arrays: Symbols) -> None:
-        low, high = arrays["k"].shift(axis, -1), arrays["k"].shift(axis, 0)
-        total = low + high
-        arrays["out"][...] = 2.0 * low * high / da.where(total > 0.0, total, 1.0)
-
-    return kernel(f"diffusion_faces_{axis}", body, ("k", "out"))
+    low, high = k.shift(axis, -1), k.shift(axis, 0)
+    total = low + high
+    out[...] = 2.0 * low * high / da.where(total > 0.0, total, 1.0)

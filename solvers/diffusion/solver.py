@@ -14,7 +14,7 @@ import distarray as da
 from solvers.box import AXES, field_of, is_number
 from solvers.diffusion import kernels
 from solvers.diffusion.config import DiffusionConfig
-from solvers.even_steps import EvenSteps, require_step
+from solvers.even_steps import EvenSteps, change, require_step
 from solvers.linear.vectors import homogeneous
 from solvers.multigrid import EllipticOperator, Multigrid
 
@@ -91,7 +91,7 @@ class DiffusionSolver(EvenSteps):
             return field_of(self.grid, k, location=name)
         mirrors = dict.fromkeys(self.config.conditions, da.Symmetry())
         found = self.grid.zeros(location=name)
-        kernels.faces(self.config.ndim, axis)(field_of(self.grid, k, boundary=mirrors), found)
+        kernels.faces(field_of(self.grid, k, boundary=mirrors), found, axis=axis)
         return found
 
     def _make_source(self) -> None:
@@ -165,7 +165,7 @@ class DiffusionSolver(EvenSteps):
         arrays = self._coefficients(self.time)
         kernels.explicit(self._form)(u, new, *arrays, dt=dt, time=self.time, **self._scalars)
         self.fields["u"], self._spare = new, u
-        return kernels.change(self.config.ndim)(new, u) if self._due() else None
+        return change(new, u) if self._due() else None
 
     def _advance_stages(self, dt: float) -> Any:
         """All stages of a step; the largest change of the last one, pending, if it is due."""
@@ -210,7 +210,7 @@ class DiffusionSolver(EvenSteps):
             )
         multigrid.operator.residual(found.x, self._right, self._right)
         short = float(self._right.mean(reproducible=True)) / scale
-        return kernels.add(self.config.ndim)(u, found.x, out, shift=short)
+        return kernels.add(u, found.x, out, shift=short)
 
     def _multigrid(self, scale: float) -> Multigrid:
         if self._solver is None or self._solver[0] != scale:

@@ -131,7 +131,7 @@ def leap(form: Form) -> da.StencilKernel:
 
 
 @functools.cache
-def match(ndim: int, order: int, axis: int) -> da.StencilKernel:
+def match(order: int, axis: int) -> da.StencilKernel:
     """The step of psi in the layers of an axis, before `leap`: arrays p, psi, profiles a, b."""
 
     def body(arrays: Symbols, **scalars: Symbol) -> None:
@@ -142,27 +142,12 @@ def match(ndim: int, order: int, axis: int) -> da.StencilKernel:
     return kernel(f"wave_match_{axis}", body, ("p", "psi", "a", "b"), scalars=(f"r{axis}",))
 
 
-@functools.cache
-def begin(ndim: int) -> da.StencilKernel:
+@da.stencil
+def begin(p: Symbol, old: Symbol, *, dt: Symbol) -> None:
     """What `old` has to be before the first step, for which keep = 1: `old = p - dt old`, of the
     rate dp/dt that it held.
     """
-
-    def body(arrays: Symbols, *, dt: Symbol) -> None:
-        p, old = arrays["p"], arrays["old"]
-        old[...] = p[...] - dt * old[...]
-
-    return kernel("wave_begin", body, ("p", "old"), scalars=("dt",))
-
-
-@functools.cache
-def change(ndim: int) -> da.StencilKernel:
-    """The largest |p - old|."""
-
-    def body(arrays: Symbols) -> Any:
-        return da.reduce.max(abs(arrays["p"][...] - arrays["old"][...]))
-
-    return kernel("wave_change", body, ("p", "old"))
+    old[...] = p[...] - dt * old[...]
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import numpy as np
 
 import distarray as da
 from solvers.box import AXES, field_of, is_number
-from solvers.even_steps import EvenSteps, require_step
+from solvers.even_steps import EvenSteps, change, require_step
 from solvers.wave import coefficients, kernels, layers
 from solvers.wave.config import SIDES, WaveConfig
 from solvers.wave.positions import Axis, Positions
@@ -188,7 +188,7 @@ class WaveSolver(EvenSteps):
     def _leap(self, steps: int, dt: float) -> None:
         first = self.step_count == 0
         if first:
-            kernels.begin(self.config.ndim)(self.fields["p"], self.fields["old"], dt=dt)
+            kernels.begin(self.fields["p"], self.fields["old"], dt=dt)
         before = 0.0 if first else self._dt
         weight = 0.5 * dt * (dt + before)
         strengths = np.array([float(s.wavelet(self.time)) for s in self.config.sources])
@@ -202,7 +202,7 @@ class WaveSolver(EvenSteps):
         self._dt = dt
         self._record()
         if self.step_count % self._measure_every == 0:
-            largest = kernels.change(self.config.ndim)(self.fields["p"], self.fields["old"])
+            largest = change(self.fields["p"], self.fields["old"])
             self._measure(dt, [largest], [])
 
     def _run(self, steps: int, **scalars: Any) -> None:
@@ -232,7 +232,7 @@ class WaveSolver(EvenSteps):
         count, psi = len(form.matched), len(states)
         a = psi + 2 * count
         stages = [
-            (kernels.match(form.ndim, form.order, axis), (0, psi + k, a + k, a + count + k))
+            (kernels.match(form.order, axis), (0, psi + k, a + k, a + count + k))
             for k, axis in enumerate(form.matched)
         ]
         return [*stages, (kernels.leap(form), tuple(range(len(arrays))))], arrays

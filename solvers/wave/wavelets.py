@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.box import is_number, shown
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,15 @@ class Ricker:
     delay: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.frequency) and self.frequency > 0.0):
+        if not (is_number(self.frequency) and self.frequency > 0.0):
             raise da.SolverError(
                 f"The frequency of a wavelet is above 0, received {self.frequency!r}; change it."
             )
+        for name, value in (("amplitude", self.amplitude), ("delay", self.peak)):
+            if not is_number(value):
+                raise da.SolverError(
+                    f"The {name} of a wavelet is a finite number, received {value!r}; give one."
+                )
 
     @property
     def peak(self) -> float:
@@ -71,17 +76,22 @@ class Sampled:
     start: float = 0.0
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.samples, dtype=float)
-        if values.ndim != 1 or values.size < 2 or not np.isfinite(values).all():
+        row = isinstance(self.samples, Sequence | np.ndarray)
+        if not row or len(self.samples) < 2 or not all(map(is_number, self.samples)):
             raise da.SolverError(
-                "A sampled wavelet has at least two finite samples in one row, received the shape "
-                f"{values.shape}; give a sequence of numbers."
+                "A sampled wavelet has at least two finite samples in one row, received "
+                f"{shown(self.samples)}; give a sequence of numbers."
             )
-        if not (math.isfinite(self.spacing) and self.spacing > 0.0):
+        if not (is_number(self.spacing) and self.spacing > 0.0):
             raise da.SolverError(
                 f"The time between samples is above 0, received {self.spacing!r}; change it."
             )
-        object.__setattr__(self, "samples", tuple(map(float, values)))
+        if not is_number(self.start):
+            raise da.SolverError(
+                f"The time of the first sample is a finite number, received {self.start!r}; give "
+                "one."
+            )
+        object.__setattr__(self, "samples", tuple(map(float, self.samples)))
 
     def __call__(self, t: Any) -> Any:
         times = self.start + self.spacing * np.arange(len(self.samples))
