@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import distarray as da
+
+#: What cases read whose solvers have no schemes named "advection".
+RUNS = ("until", "every", "checkpoint", "restart")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -63,3 +68,12 @@ class Case:
     def chosen(self, **names: str) -> dict[str, str]:
         """What `Options.chosen` holds if a user names these choices and leaves the others."""
         return {choice.name: choice.default for choice in self.choices} | names
+
+
+def require_axes(options: Options, *allowed: int) -> None:
+    """An error unless the cells are along as many axes as a case has. Local."""
+    if len(options.cells) not in allowed:
+        raise da.SolverError(
+            f"This case has {' or '.join(map(str, allowed))} axes, received --cells "
+            f"{' '.join(map(str, options.cells))}; give a number for each."
+        )

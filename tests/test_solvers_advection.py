@@ -395,7 +395,7 @@ def test_a_disc_that_turns_stays_positive(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "missed" not in printed
     assert "least c" in printed
-    with pytest.raises(da.SolverError, match="turns on two axes, received 1"):
+    with pytest.raises(da.SolverError, match="has 2 axes, received --cells 32;"):
         case.run(options_of(case, tmp_path, (32,), 0.1))
 
 

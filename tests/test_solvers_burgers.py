@@ -237,5 +237,8 @@ def test_cases_print_how_far_they_are_from_the_exact_solution(
 
 def test_a_case_refuses_what_it_cannot_run(tmp_path):
     case = CASES[2]
-    with pytest.raises(da.SolverError, match=r"2 axes and a viscosity above 0, received"):
+    with pytest.raises(da.SolverError, match="This case has 2 axes, received --cells 9;"):
         case.run(options_of(case, tmp_path, (9,)))
+    still = dataclasses.replace(options_of(case, tmp_path, (9, 9)), number=0.0)
+    with pytest.raises(da.SolverError, match="a finite viscosity above 0, received 0;"):
+        case.run(still)

@@ -362,7 +362,7 @@ def test_the_table_of_a_mode_shows_the_discrete_frequency(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("name", "changes", "text"), [
-    ("shot", {"cells": (32,)}, "A shot has two axes"),
+    ("shot", {"cells": (32,)}, "This case has 2 axes, received --cells 32;"),
     ("shot", {"cells": (60, 30), "number": -1.0}, "frequency of a wavelet is above 0"),
     ("wave_source", {"number": 0.0}, "number of cells above 0"),
 ])  # fmt: skip

@@ -10,7 +10,7 @@ from solvers import running
 from solvers.advection.config import SCHEMES, AdvectionConfig
 from solvers.advection.exact import block, bump, carried, slotted_disc, turned, wave
 from solvers.advection.solver import AdvectionSolver
-from solvers.case import Case, Choice, Options
+from solvers.case import RUNS, Case, Choice, Options, require_axes
 from solvers.comparison import Comparison, Row
 from solvers.hyperbolic import LIMITERS, RECONSTRUCTIONS
 from solvers.hyperbolic.errors import error_rows, positions
@@ -19,7 +19,6 @@ from solvers.plot import draw
 PROFILES = {"bump": bump, "block": block, "wave": wave}
 #: Limited piecewise linear schemes carry the bump once around 64^2 cells so closely (rms).
 BUMP_GATE = 4e-3
-READS = ("until", "every", "checkpoint", "restart")
 
 _LIMITER = Choice("limiter", tuple(LIMITERS), "mc", "slopes of muscl and ctu")
 _POSITIVITY = Choice("positivity", ("no", "yes"), "no", "keep the density from becoming negative")
@@ -67,10 +66,7 @@ def disc(options: Options) -> AdvectionConfig:
 
 def run_disc(options: Options) -> None:
     """Turn the disc, compare it with the exact one, save and draw. Collective."""
-    if len(options.cells) != 2:
-        raise da.SolverError(
-            f"A disc turns on two axes, received {len(options.cells)}; give two numbers of cells."
-        )
+    require_axes(options, 2)
     until = 1.0 if options.until is None else options.until
     flow = running.begin(AdvectionSolver(disc(options), device=options.device), options, until)
     exact = turned(slotted_disc, 2.0 * math.pi * until)
@@ -107,7 +103,7 @@ CASES = (
         number=0.8,
         number_name="courant",
         number_help="Courant number",
-        reads=READS,
+        reads=RUNS,
         choices=(
             Choice("scheme", SCHEMES, "ctu", "values on faces"),
             _LIMITER,
@@ -123,7 +119,7 @@ CASES = (
         number=0.5,
         number_name="courant",
         number_help="Courant number",
-        reads=READS,
+        reads=RUNS,
         choices=(
             Choice("scheme", RECONSTRUCTIONS, "muscl", "values on faces"), _LIMITER, _POSITIVITY,
         ),

@@ -4,23 +4,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 import distarray as da
 from solvers import running
 from solvers.burgers.config import COMPONENTS, BurgersConfig
 from solvers.burgers.exact import diagonal_wave, riemann, sine, travelling_wave
 from solvers.burgers.solver import BurgersSolver
-from solvers.case import Case, Choice, Options
+from solvers.case import RUNS, Case, Choice, Options, require_axes
 from solvers.comparison import Comparison
 from solvers.hyperbolic import LIMITERS, RECONSTRUCTIONS
 from solvers.hyperbolic.errors import error_rows, positions
 from solvers.plot import draw
 
-READS = ("until", "every", "checkpoint", "restart")
 _SCHEMES = (
     Choice("scheme", RECONSTRUCTIONS, "muscl", "values on faces"),
     Choice("limiter", tuple(LIMITERS), "van_leer", "slopes of muscl"),
@@ -102,7 +100,8 @@ def _runner(
     """What runs a problem, compares it with its solution, saves and draws. Local."""
 
     def play(options: Options) -> None:
-        _require_axes(options, ndim)
+        require_axes(options, ndim)
+        _require_viscosity(options.number)
         config, exact, usual = make(options)
         until = usual if options.until is None else options.until
         flow = running.begin(BurgersSolver(config, device=options.device), options, until)
@@ -125,11 +124,10 @@ def _runner(
     return play
 
 
-def _require_axes(options: Options, ndim: int) -> None:
-    if len(options.cells) != ndim or not options.number > 0.0 or not np.isfinite(options.number):
+def _require_viscosity(viscosity: float) -> None:
+    if not 0.0 < viscosity < math.inf:
         raise da.SolverError(
-            f"The problem has {ndim} axes and a viscosity above 0, received cells={options.cells} "
-            f"and {options.number:g}; change them."
+            f"The wave has a finite viscosity above 0, received {viscosity:g}; change it."
         )
 
 
@@ -140,7 +138,7 @@ CASES = (
         (200,),
         _runner("burgers", 1, inviscid),
         number_name="",
-        reads=READS,
+        reads=RUNS,
         choices=(
             Choice("problem", (*JUMPS, "sine"), "shock", "how it starts"), *_SCHEMES,
         ),
@@ -153,7 +151,7 @@ CASES = (
         number=0.02,
         number_name="viscosity",
         number_help="kinematic viscosity",
-        reads=READS,
+        reads=RUNS,
         choices=_SCHEMES,
     ),
     Case(
@@ -164,7 +162,7 @@ CASES = (
         number=0.02,
         number_name="viscosity",
         number_help="kinematic viscosity",
-        reads=READS,
+        reads=RUNS,
         choices=_SCHEMES,
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import distarray as da
 from solvers import running
 from solvers.box import field_of
-from solvers.case import Case, Choice, Options
+from solvers.case import RUNS, Case, Choice, Options, require_axes
 from solvers.comparison import Comparison, Row
 from solvers.plot import draw
 from solvers.wave import plot
@@ -25,7 +25,6 @@ from solvers.wave.wavelets import Ricker
 _ORDER = Choice("order", tuple(map(str, ORDERS)), "8", "order of the differences in space")
 _ABSORBER = Choice("absorber", ABSORBERS, "cpml", "layers at the sides")
 _INTERPOLATION = Choice("interpolation", INTERPOLATIONS, "polynomial", "between the cells")
-_READS = ("until", "every", "checkpoint", "restart")
 
 
 # ---- a standing mode
@@ -195,10 +194,7 @@ def run_shot(options: Options) -> None:
     """Record a shot, compare what comes before the first reflection with the exact waves of the
     source and of its image, save and draw. Collective.
     """
-    if len(options.cells) != 2:
-        raise da.SolverError(
-            f"A shot has two axes, received cells={options.cells}; give two numbers."
-        )
+    require_axes(options, 2)
     until = 1.5 if options.until is None else options.until
     wave = running.begin(WaveSolver(shot(options), device=options.device), options, until)
     running.run(wave, options, until)
@@ -236,7 +232,7 @@ CASES = (
         number=4.0,
         number_name="waves",
         number_help="half waves along each axis",
-        reads=_READS,
+        reads=RUNS,
         choices=(_ORDER,),
     ),
     Case(
@@ -247,7 +243,7 @@ CASES = (
         number=20.0,
         number_name="wavelength",
         number_help="cells in the wavelength of the wavelet's frequency",
-        reads=_READS,
+        reads=RUNS,
         choices=(_ORDER, _ABSORBER, _INTERPOLATION),
     ),
     Case(
@@ -258,7 +254,7 @@ CASES = (
         number=10.0,
         number_name="frequency",
         number_help="of the wavelet, in Hz",
-        reads=_READS,
+        reads=RUNS,
         choices=(_ORDER, _ABSORBER, _INTERPOLATION),
     ),
 )

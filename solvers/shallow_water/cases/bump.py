@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from solvers.case import Case, Choice, Options
+from solvers.case import RUNS, Case, Choice, Options, require_axes
 from solvers.comparison import Comparison, Row
 from solvers.shallow_water.cases.common import (
-    READS,
     SCHEMES,
     depth_error,
     gathered,
     play,
-    require_axes,
     schemes,
 )
 from solvers.shallow_water.config import ShallowWaterConfig
@@ -72,7 +71,7 @@ REGIMES = {
 
 def run_bump(options: Options) -> None:
     """From rest until it is steady, or as long as that should take. Collective."""
-    require_axes(options, (1,))
+    require_axes(options, 1)
     regime = REGIMES[options.chosen["regime"]]
     until = 200.0 if options.until is None else options.until
     config = regime.config(options.cells, **schemes(options))
@@ -106,7 +105,7 @@ def _jump(flow: ShallowWaterSolver, exact: SteadyFlow) -> float:
     x = (np.arange(len(h)) + 0.5) * width
     middle = 0.5 * float(exact(exact.jump - 1e-6) + exact(exact.jump + 1e-6))
     behind = np.flatnonzero((x > CREST) & (h > middle))
-    return float(x[behind[0]] - 0.5 * width)
+    return float(x[behind[0]] - 0.5 * width) if behind.size else math.nan
 
 
 CASES = (
@@ -116,7 +115,7 @@ CASES = (
         (200,),
         run_bump,
         number_name="",
-        reads=READS,
+        reads=RUNS,
         choices=(
             Choice("regime", tuple(REGIMES), "jump", "slower or faster than waves"),
             *SCHEMES,

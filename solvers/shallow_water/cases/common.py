@@ -16,8 +16,6 @@ from solvers.shallow_water.config import ShallowWaterConfig
 from solvers.shallow_water.plot import draw
 from solvers.shallow_water.solver import ShallowWaterSolver
 
-#: What all cases of this package read.
-READS = ("until", "every", "checkpoint", "restart")
 #: Choices of schemes that all cases of this package take.
 SCHEMES = (
     Choice("riemann", ("hll", "hllc", "roe"), "hllc", "flux through a face"),
@@ -67,12 +65,3 @@ def depth_error(flow: ShallowWaterSolver, exact: Callable[..., Any]) -> float:
     """The mean error of the depth, `exact` being a function of the coordinates. Collective."""
     h, _ = gathered(flow)
     return float(abs(h - exact(*np.ix_(*centres(flow.grid)))).mean())
-
-
-def require_axes(options: Options, allowed: tuple[int, ...]) -> None:
-    """An error unless the cells are along as many axes as a case has. Local."""
-    if len(options.cells) not in allowed:
-        raise da.SolverError(
-            f"This case has {' or '.join(map(str, allowed))} axes, received "
-            f"--cells {' '.join(map(str, options.cells))}; give a number for each."
-        )

@@ -8,15 +8,13 @@ import numpy as np
 
 import distarray as da
 from solvers.box import centres
-from solvers.case import Case, Options
+from solvers.case import RUNS, Case, Options, require_axes
 from solvers.comparison import Comparison, Row
 from solvers.shallow_water.cases.common import (
-    READS,
     SCHEMES,
     depth_error,
     gathered,
     play,
-    require_axes,
     schemes,
 )
 from solvers.shallow_water.config import ShallowWaterConfig
@@ -45,7 +43,7 @@ def run_dry_dam_break(options: Options) -> None:
 
 
 def _run(name: str, options: Options, dam: DamBreak) -> None:
-    require_axes(options, (1,))
+    require_axes(options, 1)
     until = END if options.until is None else options.until
     if not 0.0 < until < _DAM / max(dam.bore, 1.0):
         raise da.SolverError(
@@ -99,7 +97,7 @@ CASES = (
         number=0.5,
         number_name="behind",
         number_help="depth behind the dam, in front of which it is 1",
-        reads=READS,
+        reads=RUNS,
         choices=SCHEMES,
     ),
     Case(
@@ -108,7 +106,7 @@ CASES = (
         (400,),
         run_dry_dam_break,
         number_name="",
-        reads=READS,
+        reads=RUNS,
         choices=SCHEMES,
     ),
 )

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from solvers.case import Case, Choice, Options
+from solvers.case import RUNS, Case, Choice, Options, require_axes
 from solvers.comparison import Comparison, Row
 from solvers.shallow_water.cases.common import (
-    READS,
     SCHEMES,
     depth_error,
     gathered,
     play,
-    require_axes,
     schemes,
 )
 from solvers.shallow_water.config import ShallowWaterConfig
@@ -48,7 +46,7 @@ BEDS: dict[str, Callable[..., Any]] = {"island": island, "hump": hump, "rough": 
 
 def run_lake_at_rest(options: Options) -> None:
     """Nothing happens, whatever the bed. Collective."""
-    require_axes(options, (1, 2))
+    require_axes(options, 1, 2)
     config = ShallowWaterConfig(
         cells=options.cells,
         surface=LEVEL,
@@ -78,7 +76,7 @@ def _rest(flow: ShallowWaterSolver) -> Comparison:
 
 def run_thacker(options: Options) -> None:
     """The lake swings for a period. Collective."""
-    require_axes(options, (1, 2))
+    require_axes(options, 1, 2)
     lake, ndim = Lake(), len(options.cells)
     until = lake.period if options.until is None else options.until
     config = ShallowWaterConfig(
@@ -118,7 +116,7 @@ CASES = (
         (64, 64),
         run_lake_at_rest,
         number_name="",
-        reads=READS,
+        reads=RUNS,
         choices=(
             *SCHEMES,
             Choice("bed", tuple(BEDS), "island", "shape of the bed"),
@@ -131,7 +129,7 @@ CASES = (
         (100, 100),
         run_thacker,
         number_name="",
-        reads=READS,
+        reads=RUNS,
         choices=SCHEMES,
     ),
 )
