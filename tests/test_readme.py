@@ -54,6 +54,10 @@ CHEAP = {
         "python -m pytest -s -m slow tests/test_validation_cavity.py "
         "tests/test_validation_flows.py --collect-only -q"
     ),
+    "python -m pytest -m slow tests/test_validation_euler.py tests/test_validation_lbm.py": (
+        "python -m pytest -m slow tests/test_validation_euler.py tests/test_validation_lbm.py "
+        "--collect-only -q"
+    ),
     "python -m pytest tests/test_ranks.py -k harness --ranks 5": (
         "python -m pytest tests/test_ranks.py -k harness --ranks 2"
     ),
