@@ -169,7 +169,8 @@ def test_a_mirrored_tube_is_a_mirror_image_to_the_bit(numerics):
         def initial(x):
             return [np.where(x < 0.5, a, b) for a, b in zip(left, right, strict=True)]
 
-        return steps(EulerSolver(EulerConfig(cells=(60,), initial=initial, **numerics)), 40)
+        config = EulerConfig(cells=(60,), initial=initial, periodic=True, **numerics)
+        return steps(EulerSolver(config), 40)
 
     one, other = (1.0, 0.0, 1.0), (0.125, 0.0, 0.1)
     found = run(one, other), run(other, one)
@@ -243,46 +244,40 @@ def test_an_atmosphere_between_walls_stays_to_second_order():
 
 # -------------------------------------------------------------------------- exact solutions
 
-#: L1 errors of density of a plain second-order scheme (reference table, van Leer), which the name
-#: of the limiter, the case and the number of cells choose.
+#: Mean errors of density of a plain second-order scheme, van Leer's limiter, on 100 cells.
 TABLE = {
-    ("sod", "minmod", 100): 0.0077, ("sod", "van_leer", 100): 0.0054, ("sod", "mc", 100): 0.0049,
-    ("toro1", "van_leer", 100): 0.0062, ("toro2_123", "van_leer", 100): 0.0074,
-    ("toro3", "van_leer", 100): 0.142, ("toro4", "van_leer", 100): 0.134,
-    ("toro5", "van_leer", 100): 0.44, ("lax", "van_leer", 100): 0.021,
+    "sod": 0.0054, "toro1": 0.0062, "toro2_123": 0.0074, "toro3": 0.142, "toro4": 0.134,
+    "toro5": 0.44, "lax": 0.021,
 }  # fmt: skip
 
 
-def tube_error(name, cells, **numerics):
+def tube_error(name, **numerics):
     case = TUBES[name]
-    flow = EulerSolver(tube(case, (cells,), **numerics))
+    flow = EulerSolver(tube(case, (100,), **numerics))
     flow.run(until=case.until)
     low, high = case.bounds
-    x = low + (np.arange(cells) + 0.5) * (high - low) / cells
+    x = low + (np.arange(100) + 0.5) * (high - low) / 100
     return float(np.mean(abs(flow.fields["density"].gather() - case.states(x, case.until)[0])))
 
 
-@pytest.mark.parametrize(("name", "limiter", "cells"), TABLE)
-def test_shock_tubes_have_the_errors_of_a_second_order_scheme(name, limiter, cells):
+@pytest.mark.parametrize("name", TABLE)
+def test_shock_tubes_have_the_errors_of_a_second_order_scheme(name):
     """To 2 % and the digits of the table."""
-    published = TABLE[name, limiter, cells]
-    assert tube_error(name, cells, limiter=limiter) == pytest.approx(published, rel=0.02)
+    assert tube_error(name) == pytest.approx(TABLE[name], rel=0.02)
 
 
 def test_a_first_order_scheme_fails_these_errors():
-    error = tube_error("sod", 100, reconstruction="constant", integrator="euler")
-    assert error > 1.5 * TABLE["sod", "minmod", 100]
+    assert tube_error("sod", reconstruction="constant", integrator="euler") > 2 * TABLE["sod"]
 
 
-@pytest.mark.parametrize("solver", ["hll", "rusanov"])
-def test_simple_fluxes_lie_between(solver):
-    error = tube_error("sod", 100, riemann=solver)
-    assert TABLE["sod", "van_leer", 100] < error < 1.5 * TABLE["sod", "van_leer", 100]
-
-
-def test_the_exact_flux_is_at_least_as_good_as_hllc():
-    published = TABLE["sod", "van_leer", 100]
-    assert 0.8 * published < tube_error("sod", 100, riemann="exact") < 1.02 * published
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("solver", "least", "most"),
+    [("hll", 1.0, 1.5), ("rusanov", 1.0, 1.5), ("exact", 0.8, 1.02)],
+)
+def test_other_fluxes_beside_hllc(solver, least, most):
+    error = tube_error("sod", riemann=solver)
+    assert least * TABLE["sod"] < error < most * TABLE["sod"]
 
 
 def test_single_precision_is_as_near_as_its_digits_are():
@@ -295,7 +290,9 @@ def test_single_precision_is_as_near_as_its_digits_are():
     assert abs(expected[1]).max() > 0.1
 
 
-@pytest.mark.parametrize("reconstruction", ["muscl", "weno_z"])
+@pytest.mark.parametrize(
+    "reconstruction", ["muscl", pytest.param("weno_z", marks=pytest.mark.slow)]
+)
 def test_positivity_holds_near_a_vacuum(reconstruction):
     """A fan that opens a vacuum: u = -6 and 6 with c = 1.18 open one from 5.9 on."""
 
@@ -364,6 +361,7 @@ def test_heat_and_friction_between_walls_settle_to_the_exact_profile():
             periodic=(True, False),
             viscosity=1.0,
             prandtl=prandtl,
+            reconstruction="constant",  # exact for a contact at rest, and compiled sooner
             sides={
                 "y-": Wall(temperature=hot),
                 "y+": Wall(velocity=(1.0, 0.0), temperature=hot),
