@@ -396,6 +396,23 @@ def test_several_ranks_refuse_together_and_print_once(options, message):
     assert "all ranks are ended" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["shu_osher", "--cells", "40", "--until", "0.1"], "No comparison: the reference is of"),
+        (["sedov", "--cells", "24", "--until", "0.2"], "similarity solution"),
+        (["thacker", "--cells", "24", "--until", "1"], "Thacker"),
+        (["dry_dam_break", "--cells", "50"], "Ritter"),
+        (["lbm_cavity", "--cells", "8", "--until", "0.2"], "Not steady at time 0.2"),
+    ],
+)
+def test_little_is_claimed_of_few_cells_and_other_times(tmp_path, capsys, arguments, text):
+    assert main([*arguments, "--output", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert text in out
+    assert "missed" not in out
+
+
 def test_an_unknown_case_is_refused():
     done = subprocess.run(
         [sys.executable, "-m", "solvers", "eddy"],

@@ -114,7 +114,7 @@ def gresho_flow(cells: tuple[int, ...], *, mach: float = 0.1, **numerics: Any) -
 
 def kelvin_helmholtz(cells: tuple[int, ...], **numerics: Any) -> EulerConfig:
     """Two smooth shear layers that roll up (McNally, C. P., Lyra, W., Passy, J.-C. (2012)
-    Astrophys. J. Suppl. Ser. 201(2), 18).
+    Astrophys. J. Suppl. 201(2), 18).
     """
 
     def ramp(y: Any, low: float, high: float) -> Any:
