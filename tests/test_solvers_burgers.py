@@ -122,7 +122,7 @@ def test_a_flux_without_entropy_keeps_a_jump_that_a_fan_should_take():
     start = BurgersSolver(dataclasses.replace(flow.config))
     broken = ConservationLaw(
         flow.config, start.grid, start.fields, WithoutEntropy("muscl", "van_leer", False),
-        courant=0.4, scheme="ssp_rk2",
+        courant=0.4, integrator="ssp_rk2",
     )  # fmt: skip
     broken.run(0.4)
     u = broken.fields["u"].gather()

@@ -243,13 +243,13 @@ class Nothing:
     """A configuration without anything."""
 
 
-def growing(growth, scheme="euler", courant=0.5):
+def growing(growth, integrator="euler", courant=0.5):
     """Two components on four cells of width 1, whose speed is that of the second, at first 1."""
     grid = da.Grid((4,), bounds=[(0.0, 4.0)], periodic=True)
     u = grid.zeros(components=(2,))
     u[...] = np.outer([0.5, 1.0], [0.25, 1.0, 0.5, 0.5])
     return ConservationLaw(
-        Nothing(), grid, {"u": u}, Growth(), courant=courant, scheme=scheme,
+        Nothing(), grid, {"u": u}, Growth(), courant=courant, integrator=integrator,
         scalars={"growth": growth},
     )  # fmt: skip
 

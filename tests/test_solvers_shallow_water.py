@@ -240,7 +240,7 @@ def other_flow(flow, equation):
     config, state = flow.config, [flow.fields["depth"], flow.fields["discharge"]]
     return ConservationLaw(
         config, flow.grid, dict(zip(("depth", "discharge"), state, strict=True)), equation,
-        courant=config.courant, limit=0.5, scheme=config.integrator,
+        courant=config.courant, limit=0.5, integrator=config.integrator,
         arrays=[flow.fields["bathymetry"]], scalars={"g": config.gravity, "thin": flow.thin},
     )  # fmt: skip
 

@@ -63,7 +63,7 @@ class AdvectionSolver(ConservationLaw):
             equation,
             courant=config.courant,
             limit=config.limit,
-            scheme=config.integrator_name,
+            integrator=config.integrator_name,
             arrays=arrays,
             scalars=dict(zip(equation.names, speeds, strict=True)) if speeds else {},
         )

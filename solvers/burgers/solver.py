@@ -46,6 +46,6 @@ class BurgersSolver(ConservationLaw):
             Burgers(config.scheme, config.limiter, viscous),
             courant=config.courant,
             limit=config.limit,
-            scheme=config.integrator_name,
+            integrator=config.integrator_name,
             scalars={"nu": config.viscosity} if viscous else {},
         )

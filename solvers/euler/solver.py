@@ -74,7 +74,7 @@ class EulerSolver(ConservationLaw):
             Gas(ndim, config.scheme),
             courant=config.courant,
             limit=config.limit,
-            scheme=config.integrator,
+            integrator=config.integrator,
             arrays=[] if solid is None else [solid],
             scalars=_scalars(config),
             derived=_primitive(config, grid),

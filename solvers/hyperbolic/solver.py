@@ -31,7 +31,7 @@ from typing import Any, Protocol
 import distarray as da
 from solvers.base import Solver
 from solvers.box import AXES, is_number
-from solvers.hyperbolic.integrators import integrator
+from solvers.hyperbolic import integrators
 from solvers.hyperbolic.kernels import Equation, Layout, speed_kernel, stage_kernel
 
 #: How far a time step may exceed what the speeds allow before it is taken back.
@@ -81,7 +81,7 @@ class ConservationLaw(Solver):
         *,
         courant: float,
         limit: float = 1.0,
-        scheme: str = "ssp_rk3",
+        integrator: str = "ssp_rk3",
         arrays: Sequence[da.DistArray] = (),
         scalars: Mapping[str, float] | None = None,
         derived: da.DistArray | None = None,
@@ -102,8 +102,8 @@ class ConservationLaw(Solver):
             dt times the largest speed of the equation, for automatic steps; 0 < courant <= limit.
         limit : float
             The largest Courant number with which a step may be taken.
-        scheme : str
-            Name of the integrator.
+        integrator : str
+            Of time, see `integrators`.
         arrays, scalars :
             What the equation's kernels read besides.
         derived : DistArray, optional
@@ -115,14 +115,14 @@ class ConservationLaw(Solver):
         Raises
         ------
         SolverError
-            An unknown scheme, a Courant number that is not above 0 or exceeds the limit, or a grid
-            with stretched axes.
+            An unknown integrator, a Courant number that is not above 0 or exceeds the limit, or a
+            grid with stretched axes.
         """
         super().__init__(measure_every=1)
         require_courant(courant, limit)
         self.config, self.equation, self.fields = config, equation, dict(fields)
         self.grid = grid
-        self._integrator = integrator(scheme)
+        self._integrator = integrators.integrator(integrator)
         self._courant, self._most = courant, limit
         self._state = list(self.fields.values())
         self._forces = forces

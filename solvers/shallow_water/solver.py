@@ -80,7 +80,7 @@ class ShallowWaterSolver(ConservationLaw):
             ShallowWater(config.reconstruction, config.limiter, config.riemann),
             courant=config.courant,
             limit=COURANT_LIMIT,
-            scheme=config.integrator,
+            integrator=config.integrator,
             arrays=[bed],
             scalars=numbers,
             forces=_forces(config, numbers | reciprocals(grid)),
