@@ -73,6 +73,7 @@ REFUSALS = (
     da.FileError,
     da.DecompositionError,
     da.GridError,
+    da.BoundaryError,
     da.BackendError,
     da.UnsupportedError,
 )

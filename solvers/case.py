@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import distarray as da
+from solvers.box import require_cells
 
 #: What cases read whose solvers have no schemes named "advection".
 RUNS = ("until", "every", "checkpoint", "restart")
@@ -33,6 +34,9 @@ class Options:
     restart: Path | bool = False
     device: str = "auto"
     chosen: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_cells(self.cells)
 
 
 @dataclass(frozen=True)

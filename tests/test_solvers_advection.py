@@ -391,6 +391,8 @@ def test_the_case_prints_its_table_and_goes_on_with_the_same_bits(tmp_path, caps
 
 def test_a_disc_that_turns_stays_positive(tmp_path, capsys):
     _, case = CASES
+    with pytest.raises(da.SolverError, match="one to three axes, received"):
+        options_of(case, tmp_path, (0, 32), 0.1)
     case.run(options_of(case, tmp_path, (32, 32), 0.1, scheme="upwind3", positivity="yes"))
     printed = capsys.readouterr().out
     assert "missed" not in printed

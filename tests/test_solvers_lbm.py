@@ -11,10 +11,11 @@ from solvers.incompressible.shapes import Circle
 from solvers.lbm import LatticeConfig, LatticeSolver
 from solvers.lbm import lattice as lattices
 from solvers.lbm import solver as lattice_solver
+from solvers.lbm.cases import cavity, cylinder
 from solvers.lbm.collision import COLLISIONS, Collision, state_of
 from solvers.lbm.kernels import stream_collide
 from solvers.lbm.lattice import LATTICES, Lattice
-from solvers.lbm.reference import centres
+from solvers.lbm.reference import centres, compare_cavity
 
 EVERY = list(itertools.product(LATTICES.values(), COLLISIONS.values()))
 NAMES = [f"{lattice.name}-{collision.name}" for lattice, collision in EVERY]
@@ -607,6 +608,18 @@ def test_what_describes_no_flow_is_one_sentence(name):
     with pytest.raises(da.SolverError, match=text) as raised:
         solver(**({"cells": (8, 8), "viscosity": 0.1} | options))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("cells", [(20, 41), (440, 8)])
+def test_a_channel_without_room_for_its_cylinder_is_refused(cells):
+    with pytest.raises(da.SolverError, match=r"at least 9 cells across and is at least 0\.4 long"):
+        cylinder(cells, 20.0)
+
+
+def test_a_cavity_of_few_cells_is_not_compared():
+    flow = LatticeSolver(cavity((3, 3), 100.0))
+    flow.run(max_steps=1)
+    assert compare_cavity(flow) is None
 
 
 def test_unknown_names_are_refused_where_they_are_looked_up():

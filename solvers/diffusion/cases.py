@@ -11,7 +11,7 @@ import numpy as np
 import distarray as da
 from solvers import running
 from solvers.box import field_of
-from solvers.case import Case, Choice, Options
+from solvers.case import RUNS, Case, Choice, Options
 from solvers.comparison import Comparison, Row, relative
 from solvers.diffusion.config import DiffusionConfig
 from solvers.diffusion.exact import amplification, eigenvalue, gaussian
@@ -19,7 +19,6 @@ from solvers.diffusion.schemes import SCHEMES
 from solvers.diffusion.solver import DiffusionSolver
 from solvers.plot import draw
 
-_READS = ("until", "every", "checkpoint", "restart")
 _SCHEME = Choice("scheme", tuple(SCHEMES), "explicit", "in time")
 
 
@@ -178,7 +177,7 @@ CASES = (
         number=1.0,
         number_name="waves",
         number_help="waves along each axis",
-        reads=_READS,
+        reads=RUNS,
         choices=(_SCHEME,),
     ),
     Case(
@@ -189,7 +188,7 @@ CASES = (
         number=1.0,
         number_name="diffusivity",
         number_help="diffusivity",
-        reads=_READS,
+        reads=RUNS,
         choices=(_SCHEME,),
     ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from solvers import box
 from solvers.box import Floats
 from solvers.comparison import Comparison, Row, relative
-from solvers.incompressible.reference import interpolate, published_table, read_table
+from solvers.incompressible.reference import POINTS, interpolate, published_table, read_table
 from solvers.lbm.solver import LatticeSolver
 
 #: Largest deviation of centre lines of the cavity, by Reynolds number and cells per axis.
@@ -42,11 +42,12 @@ def centre_line(flow: LatticeSolver, component: int) -> tuple[Floats, Floats]:
 
 def compare_cavity(flow: LatticeSolver) -> Comparison | None:
     """The centre lines of a unit square whose lid alone moves, with speed 1, beside the best
-    published table; None for a Reynolds number without one. Collective.
+    published table; None for a Reynolds number without one, or fewer cells than interpolation
+    reads. Collective.
     """
     reynolds = round(1.0 / flow.config.viscosity, 9)
     table = published_table(reynolds)
-    if table is None or flow.config.ndim != 2:
+    if table is None or flow.config.ndim != 2 or min(flow.config.cells) < POINTS:
         return None
     gates = CAVITY_GATES.get(int(reynolds), {})
     fitting = [cells for cells in gates if cells <= min(flow.config.cells)]

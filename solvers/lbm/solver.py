@@ -31,6 +31,8 @@ _FASTEST = 0.5
 class LatticeSolver(Solver):
     """A flow described by a `LatticeConfig`. Collective.
 
+    All steps have the same length: a run ends with the first one that is not before its end.
+
     Attributes
     ----------
     config : LatticeConfig
