@@ -16,6 +16,9 @@ On a periodic axis they are cas(2 pi k i / n) = cos + sin with eigenvalues -(2 s
 the Hartley transform. All are made from an FFT of each line by itself and from sums and
 products with numbers that run along contiguous lines, so that the bits of a line do not depend on
 how many lines are transformed together.
+
+Signs are changed by products: `np.negative` into memory with gaps is wrong for input with strides
+of 64 bytes (NumPy 2.4).
 """
 
 from __future__ import annotations
@@ -74,7 +77,7 @@ class Cosine:
         spectrum = np.fft.rfft(result)
         spectrum *= self._turn
         result[..., :size] = spectrum.real
-        np.negative(spectrum.imag[..., half - 1 : 0 : -1], out=result[..., size:])
+        np.multiply(spectrum.imag[..., half - 1 : 0 : -1], -1.0, out=result[..., size:])
 
     def backward(self, lines: Array) -> Array:
         result = np.empty(lines.shape)
@@ -88,7 +91,7 @@ class Cosine:
         spectrum = np.empty((*lines.shape[:-1], size), np.complex128)
         spectrum.real = lines[..., :size]
         spectrum.imag[..., 0] = 0.0  # coefficient n is zero
-        np.negative(lines[..., : n - size : -1], out=spectrum.imag[..., 1:])
+        np.multiply(lines[..., : n - size : -1], -1.0, out=spectrum.imag[..., 1:])
         spectrum *= self._turn_back
         values = np.fft.irfft(spectrum, n)
         even[...] = values[..., : (n + 1) // 2]
@@ -115,7 +118,7 @@ class Sine:
     def backward(self, lines: Array) -> Array:
         result = np.empty(lines.shape)
         self._cosine.backward_into(result[..., ::2], result[..., 1::2], lines[..., ::-1])
-        np.negative(result[..., 1::2], out=result[..., 1::2])
+        np.multiply(result[..., 1::2], -1.0, out=result[..., 1::2])
         return result
 
     def eigenvalues(self, spacing: float) -> Array:
@@ -150,7 +153,7 @@ class HalfCosine:
         pairs *= self._turn
         result = np.empty(lines.shape)
         result[..., ::2] = pairs.real
-        np.negative(pairs.imag[..., ::-1], out=result[..., 1::2])
+        np.multiply(pairs.imag[..., ::-1], -1.0, out=result[..., 1::2])
         return result
 
     def backward(self, lines: Array) -> Array:
