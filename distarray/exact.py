@@ -26,6 +26,7 @@ Limbs = np.ndarray[Any, np.dtype[np.int64]]
 DIGITS = 68
 LENGTH = DIGITS + 3  # digits, then the counts
 _BITS = 32
+_MASK = (1 << _BITS) - 1
 _BASE = -1088  # exponent of digit 0; below the least subnormal, 2**-1074
 _STRIP = (
     1 << 20
@@ -182,12 +183,16 @@ def partial_sum(values: HostArray, load: Callable[[str, str], Any] | None = None
 
 def carried(limbs: Limbs) -> Limbs:
     """The same sum in its one form: digits in 0 ... 2**32 - 1, the sign in the last."""
-    result = limbs.copy()
-    for digit in range(DIGITS - 1):
-        carry = result[..., digit] >> _BITS
-        result[..., digit] -= carry << _BITS
-        result[..., digit + 1] += carry
-    return result
+    if limbs.ndim > 1:
+        return np.stack([carried(row) for row in limbs])
+    # Integers of Python: ten times as fast as NumPy on one number after the other.
+    digits, carry = limbs.tolist(), 0
+    for place in range(DIGITS - 1):
+        carry += digits[place]
+        digits[place] = carry & _MASK
+        carry >>= _BITS
+    digits[DIGITS - 1] += carry
+    return np.array(digits, np.int64)
 
 
 def merged(first: Limbs, second: Limbs) -> Limbs:
