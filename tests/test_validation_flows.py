@@ -9,8 +9,12 @@ import pytest
 from solvers.case import Options
 from solvers.incompressible import IncompressibleSolver
 from solvers.incompressible.cases import cylinder, natural_convection, taylor_green
-from solvers.incompressible.reference_flows import compare_taylor_green_3d
+from solvers.incompressible.reference_flows import (
+    compare_shedding_cylinder,
+    compare_taylor_green_3d,
+)
 from solvers.incompressible.statistics import EnergyHistory, kinetic_energy, spectrum
+from tests.flow_tools import interpolate_fields
 
 # Hours, not the minutes of the quick tests.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * 3600)]
@@ -38,15 +42,40 @@ def test_taylor_green_in_three_dimensions(capsys):
     assert shells.sum() == pytest.approx(kinetic_energy(velocity), rel=1e-12)
 
 
-@pytest.mark.parametrize(("reynolds", "cells"), [(20.0, (264, 123)), (100.0, (220, 82))])
-def test_cylinder_in_a_channel(tmp_path, capsys, reynolds, cells):
-    """Thirty cells across the cylinder for the steady flow, twenty for the vortices."""
-    options = Options(cells=cells, output=tmp_path, number=reynolds)
+@pytest.mark.parametrize("cells", [(220, 82), (264, 123)])
+def test_a_steady_cylinder_in_a_channel(tmp_path, capsys, cells):
+    """Twenty and thirty cells across the cylinder."""
+    options = Options(cells=cells, output=tmp_path, number=20.0)
     _, forces = cylinder.ran(options)
     comparison = cylinder.compared(options, forces)
     with capsys.disabled():
         print(f"\n{comparison.text()}")
     assert comparison.accepted
+
+
+def test_a_cylinder_in_a_channel_sheds_vortices(capsys):
+    """Fifty cells across the cylinder, started from the flows on ten and twenty.
+
+    With twenty cells, two of which lie in the boundary layer at the front, drag and frequency are
+    within their gates, but the lift is too small by 18 %. That falls with the square of the
+    spacing; it depends neither on the time step, nor on the wake's grid, nor on how the velocity is
+    continued into the body, and a balance over a box around the body gives the same lift.
+    """
+    flow, missed = None, {}
+    for cells, until in (((110, 41), 5.0), ((220, 82), 3.0), ((400, 205), 3.0)):
+        coarse, flow = flow, IncompressibleSolver(cylinder.cylinder(cells, 100.0))
+        forces = cylinder.Forces(flow)
+        flow.add(forces)
+        if coarse is not None:
+            interpolate_fields(coarse, flow)
+        flow.run(until=until)
+        settled = [row for row in forces.rows if row[0] > until - 1.5]
+        comparison = compare_shedding_cylinder(settled, round(cells[1] * 0.1 / 0.41))
+        with capsys.disabled():
+            print(f"\n{cells}\n{comparison.text()}")
+        missed[cells] = [row.station for row in comparison.rows if not row.accepted]
+    assert missed[220, 82] == ["largest lift"]
+    assert missed[400, 205] == []
 
 
 @pytest.mark.parametrize(("rayleigh", "cells"), [(1e3, 64), (1e4, 64), (1e6, 128)])
