@@ -48,6 +48,7 @@ class StretchedAxis:
             self._diagonal[-1] += self._high[-1] + 2.0 * values[1] / h[-1] ** 2
         self._rows = self._low, self._diagonal, self._high
         self._fixed = ends is not None and any(ends)
+        self._pivots: tuple[Array, Array] | None = None
 
     @property
     def closed(self) -> bool:
@@ -68,24 +69,31 @@ class StretchedAxis:
 
         Where L + s maps constants to zero the mean of f is dropped, and that of u is zero.
         """
-        singular = (shift == 0.0) & (not self._fixed)
+        singular = np.broadcast_to((shift == 0.0) & (not self._fixed), lines.shape[1:])
         if singular.any():
-            lines = np.where(singular, lines - self._mean(lines), lines)
-        found = (
-            self._condensed(lines, shift, singular)
-            if self._periodic
-            else _eliminated(self._rows, [lines], shift, singular)[0]
-        )
+            lines = lines.copy()
+            lines[:, singular] -= self._mean(lines[:, singular])
+        if self._periodic:
+            found = self._condensed(lines, shift, singular)
+        else:
+            pivots = self._kept_pivots(self._rows, shift, singular)
+            found = _eliminated(self._rows, [lines], pivots, singular)[0]
         if singular.any():
-            found -= np.where(singular, self._mean(found), 0.0)
+            found[:, singular] -= self._mean(found[:, singular])
         return found
 
     def _mean(self, lines: Array) -> Array:
-        """The mean of each line, weighted by the widths of the cells."""
-        total: Any = 0.0
-        for width, row in zip(self.widths, lines, strict=True):
-            total = total + width * row
+        """The mean of each line, weighted by the widths of the cells; summed in the order of cells,
+        however many lines there are.
+        """
+        total = np.add.accumulate(self.widths[:, np.newaxis] * lines, axis=0)[-1]
         return np.asarray(total / self.widths.sum())
+
+    def _kept_pivots(self, rows: Rows, shift: Array, singular: Array) -> Array:
+        """The pivots, which only change with the numbers of the lines."""
+        if self._pivots is None or not np.array_equal(self._pivots[0], shift):
+            self._pivots = shift.copy(), _pivots(rows, shift, singular)
+        return self._pivots[1]
 
     def _condensed(self, lines: Array, shift: Array, singular: Array) -> Array:
         last = self.length - 1
@@ -94,7 +102,8 @@ class StretchedAxis:
         coupled[-1] -= self._high[last - 1]
         no = np.zeros_like(singular)
         rows = self._low[:last], self._diagonal[:last], self._high[:last]
-        p, q = _eliminated(rows, [lines[:last], coupled], shift, no)
+        pivots = self._kept_pivots(rows, shift, no)
+        p, q = _eliminated(rows, [lines[:last], coupled], pivots, no)
         low, high = self._low[last], self._high[last]
         left = lines[last] - high * p[0] - low * p[-1]
         pivot = self._diagonal[last] + shift + high * q[0] + low * q[-1]
@@ -102,25 +111,28 @@ class StretchedAxis:
         return np.concatenate((p + q * end, end[np.newaxis]))
 
 
-def _eliminated(rows: Rows, rhs: list[Array], shift: Array, singular: Array) -> list[Array]:
+def _pivots(rows: Rows, shift: Array, singular: Array) -> Array:
+    """The diagonal of each line after elimination; 1 at the end of singular ones."""
+    low, diagonal, high = rows
+    found = diagonal.reshape(-1, *(1,) * shift.ndim) + shift
+    for i in range(1, len(diagonal)):
+        found[i] -= low[i] * (high[i - 1] / found[i - 1])
+    found[-1] = np.where(singular, 1.0, found[-1])
+    return found
+
+
+def _eliminated(rows: Rows, rhs: list[Array], pivots: Array, singular: Array) -> list[Array]:
     """Solutions of one tridiagonal system per line for several right-hand sides (Thomas, L. H.,
     1949); a singular one, whose last pivot is zero, with zero as its last value.
     """
-    low, diagonal, high = rows
-    factors = np.empty_like(rhs[0])
+    low, _, high = rows
+    factors = high.reshape(-1, *(1,) * (pivots.ndim - 1)) / pivots
     found = [np.empty_like(f) for f in rhs]
-    pivot = diagonal[0] + shift
-    for i in range(len(diagonal)):
-        if i:
-            pivot = diagonal[i] + shift - low[i] * factors[i - 1]
-        if i == len(diagonal) - 1:
-            pivot = np.where(singular, 1.0, pivot)
-        factors[i] = high[i] / pivot
-        for u, f in zip(found, rhs, strict=True):
-            u[i] = (f[i] - low[i] * u[i - 1] if i else f[i]) / pivot
-    for u in found:
-        if singular.any():
-            u[-1] = np.where(singular, 0.0, u[-1])
-        for i in range(len(diagonal) - 2, -1, -1):
+    for u, f in zip(found, rhs, strict=True):
+        u[0] = f[0] / pivots[0]
+        for i in range(1, len(low)):
+            u[i] = (f[i] - low[i] * u[i - 1]) / pivots[i]
+        u[-1] = np.where(singular, 0.0, u[-1])
+        for i in range(len(low) - 2, -1, -1):
             u[i] -= factors[i] * u[i + 1]
     return found
