@@ -3,9 +3,11 @@
 """
 
 import itertools
+import re
 
 import pytest
 
+from solvers.__main__ import main
 from solvers.case import Options
 from solvers.incompressible import IncompressibleSolver
 from solvers.incompressible.cases import cylinder, natural_convection, taylor_green
@@ -76,6 +78,20 @@ def test_a_cylinder_in_a_channel_sheds_vortices(capsys):
         missed[cells] = [row.station for row in comparison.rows if not row.accepted]
     assert missed[220, 82] == ["largest lift"]
     assert missed[400, 205] == []
+
+
+def test_friction_of_a_turbulent_channel(tmp_path, capsys):
+    """Half of the run is averaged, 50 bulk units: enough for friction and mean profile, not for the
+    balance of stresses.
+    """
+    arguments = ["channel", "--cells", "48", "48", "48", "--reynolds", "5600", "--until", "100"]
+    assert main([*arguments, "--output", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    with capsys.disabled():
+        print("\n" + out[out.index("Against") :])
+    for station, share in (("friction coefficient", 0.1), (r"U\(centre\) / U\(bulk\)", 0.03)):
+        computed, reference = re.search(rf"{station} +(\S+) +(\S+)", out).groups()
+        assert float(computed) == pytest.approx(float(reference), rel=share)
 
 
 @pytest.mark.parametrize(("rayleigh", "cells"), [(1e3, 64), (1e4, 64), (1e6, 128)])
