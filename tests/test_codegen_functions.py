@@ -173,7 +173,9 @@ def _same_in_range(values, written):
     np.testing.assert_array_equal(written[within], values[within].astype(written.dtype))
 
 
-@pytest.mark.parametrize("source", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize(
+    "source", ["f8", "c8", *(pytest.param(name, marks=pytest.mark.slow) for name in ("f4", "c16"))]
+)
 @pytest.mark.parametrize("target", INTEGERS)
 def test_floats_out_of_range_become_the_same_integers_at_every_place(target, source):
     def kernel(a, written, again, inverse, cast, shifted):
