@@ -270,6 +270,25 @@ def test_a_first_order_scheme_fails_these_errors():
     assert tube_error("sod", reconstruction="constant", integrator="euler") > 2 * TABLE["sod"]
 
 
+def test_weno_carries_a_wave_with_fifth_order():
+    """Steps like h^(5 / 3), so that the third order of time shows as the fifth."""
+    errors = []
+    for cells, count in ((16, 20), (32, 64)):
+
+        def wave(x):
+            return 1.0 + 0.2 * np.sin(2.0 * np.pi * x)
+
+        weno = {"reconstruction": "weno_z", "integrator": "ssp_rk3"}
+        flow = EulerSolver(
+            EulerConfig(cells=(cells,), initial=(wave, 1.0, 1.0), periodic=True, **weno)
+        )
+        for _ in range(count):
+            flow.step(0.2 / count)
+        x = (np.arange(cells) + 0.5) / cells
+        errors.append(np.mean(abs(flow.fields["density"].gather() - wave(x - 0.2))))
+    assert math.log2(errors[0] / errors[1]) > 4.5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("solver", "least", "most"),
@@ -329,6 +348,24 @@ def test_a_split_side_reflects_one_half_and_lets_the_other_out():
     p = flow.pressure.gather()[-1]
     assert p[:2].min() > 1.5
     np.testing.assert_allclose(p[-2:], 1.0, atol=1e-3)
+
+
+@pytest.mark.parametrize("numerics", [{}, {"reconstruction": "weno_z", "integrator": "ssp_rk3"}])
+def test_a_wall_is_a_mirror(numerics):
+    """Gas between two walls is half of a symmetric gas without any."""
+
+    def initial(x):
+        hump = np.exp(-50.0 * (abs(x) - 0.7) ** 2)
+        return 1.0 + hump, np.sign(x) * hump, 1.0 + 3.0 * hump
+
+    alone = steps(EulerSolver(EulerConfig(cells=(20,), initial=initial, **numerics)), 60)
+    whole = EulerConfig(
+        cells=(40,), initial=initial, bounds=((-1.0, 1.0),), periodic=True, **numerics
+    )
+    found = steps(EulerSolver(whole), 60)[:, 20:]
+    # Coordinates agree to rounding.
+    np.testing.assert_allclose(found, alone, rtol=1e-11, atol=1e-12)
+    assert abs(alone[2, [0, -1]] - 2.5).min() > 0.1
 
 
 def test_solid_cells_are_walls():
