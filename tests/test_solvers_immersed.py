@@ -217,7 +217,7 @@ def test_a_pressure_that_does_not_converge_and_a_velocity_that_is_not_finite_are
     flow = IncompressibleSolver(config)
     flow.fields["u"][3, 3] = np.inf
     with pytest.raises(
-        da.SolverError, match="around the obstacles is no longer finite; use a smal"
+        da.SolverError, match="around the obstacles is no longer finite; use a smaller"
     ):
         flow.step(1e-3)
 
