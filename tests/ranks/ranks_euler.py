@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 import distarray as da
 from solvers.euler import EulerConfig, EulerSolver, Inflow, Outflow, Split, Wall
-from tests.ranks.flow_states import process_grids
+from tests.ranks.flow_states import alone, compare, state
 
 WORLD = MPI.COMM_WORLD
 BEHIND, AHEAD = (2.0, 1.5, -0.5, 4.0), (1.0, 0.0, 0.0, 1.0)
@@ -43,30 +43,17 @@ TUBE = EulerConfig(
 )
 
 
-def state(config, steps, **options):
-    """Bytes of all fields and the numbers of a run after some steps. Collective."""
-    flow = EulerSolver(config, **options)
-    flow.run(max_steps=steps)
-    values = {name: u.gather().tobytes() for name, u in flow.fields.items()}
-    return values | {"time": flow.time, "residual": flow.residual, "scalars": flow.scalars()}
-
-
-def compare(config, steps):
-    """Require the bits of one rank on the default process grid and on others. Collective."""
-    alone = state(config, steps, comm=MPI.COMM_SELF) if WORLD.Get_rank() == 0 else None
-    expected = WORLD.bcast(alone, root=0)
-    assert state(config, steps) == expected
-    for ranks in process_grids(config):
-        cut = EulerConfig(**{**vars(config), "ranks": ranks})
-        assert state(cut, steps) == expected, ranks
-
-
 def test_a_box_with_all_sides_and_an_obstacle_has_the_same_bits():
-    compare(BOX, 8)
+    compare(BOX, 8, EulerSolver)
 
 
 def test_a_viscous_gas_on_three_axes_has_the_same_bits():
-    compare(TUBE, 4)
+    compare(TUBE, 3, EulerSolver)
+
+
+def test_the_simulated_device_gives_the_bits_of_the_cpu():
+    expected = alone(BOX, 8, EulerSolver, device="cpu")
+    assert state(BOX, 8, EulerSolver, device="simulated") == expected
 
 
 def test_an_initial_state_that_is_no_gas_is_the_same_error_on_all_ranks():
