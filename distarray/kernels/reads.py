@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from operator import add
@@ -37,18 +38,17 @@ def field_reads(program: Program, number: int, arguments: Sequence[Any]) -> Fiel
     array: DistArray = arguments[number]
     halo: dict[Component, set[Offsets]] = {}
     layers: dict[Component, set[Offsets]] = {}
-    for target, roots in _uses(program):
+    for target, reads_of in _uses(program):
         extra = _extra_points(arguments[target].layout, array.layout)
-        for read in walk(roots):
-            if isinstance(read, Read) and read.parameter == number:
-                component = (*array.component_prefix, *read.component)
-                reached = tuple(_reached(read, program.arrays[number], array))
-                halo.setdefault(component, set()).update(reached)
-                layers.setdefault(component, set()).update(
-                    tuple(map(add, offsets, more))
-                    for offsets in (read.offsets, *reached)
-                    for more in extra
-                )
+        for read in reads_of.get(number, ()):
+            component = (*array.component_prefix, *read.component)
+            reached = tuple(_reached(read, program.arrays[number], array))
+            halo.setdefault(component, set()).update(reached)
+            layers.setdefault(component, set()).update(
+                tuple(map(add, offsets, more))
+                for offsets in (read.offsets, *reached)
+                for more in extra
+            )
     reads = reads_of_offsets(halo)
     _check_reach(program, number, reads, array.layout.halo)
     return FieldReads(
@@ -56,12 +56,22 @@ def field_reads(program: Program, number: int, arguments: Sequence[Any]) -> Fiel
     )
 
 
-def _uses(program: Program) -> Iterator[tuple[int, tuple[Expression, ...]]]:
-    """The array over whose points some values are computed, and these values."""
-    for store in program.stores:
-        yield store.parameter, (store.value,)
+@functools.lru_cache(maxsize=8)
+def _uses(program: Program) -> list[tuple[int, dict[int, list[Read]]]]:
+    """The array over whose points some values are computed, and what these read of each array."""
+    found = [(store.parameter, _reads_of([store.value])) for store in program.stores]
     if program.reductions:
-        yield reduced_over(program), tuple(reduction.value for reduction in program.reductions)
+        values = [reduction.value for reduction in program.reductions]
+        found.append((reduced_over(program), _reads_of(values)))
+    return found
+
+
+def _reads_of(roots: Sequence[Expression]) -> dict[int, list[Read]]:
+    found: dict[int, list[Read]] = {}
+    for node in walk(roots):
+        if isinstance(node, Read):
+            found.setdefault(node.parameter, []).append(node)
+    return found
 
 
 def _reached(read: Read, parameter: ArrayParameter, array: DistArray) -> Iterator[Offsets]:
