@@ -1,9 +1,9 @@
 """Runs each file of `tests/ranks` on several ranks: one item for each file and number of ranks.
 
 `python -m pytest tests/test_ranks.py -k ranks_harness --ranks 3,6` picks a file and the numbers of
-ranks. A file may set `RANKS = (2, 4)`, the only numbers it is for, `TIMEOUT = 120`, seconds for
-the whole file on one number of ranks, and `ALONE = True` if it needs processes in which no other
-test has run.
+ranks. A file may set `RANKS = (2, 4)`, the only numbers it is for, `SELDOM = (4, 8)`, those of them
+that run with `-m slow` or --ranks alone, `TIMEOUT = 120`, seconds for the whole file on one number
+of ranks, and `ALONE = True` if it needs processes in which no other test has run.
 
 To start ranks takes longer than most files, so that all files for one number of ranks share a job.
 Those that it did not reach, as an earlier one failed, share the next.
@@ -21,9 +21,9 @@ from tests import devices
 from tests.harness import ROOT, RanksResult, passed, ran, run_test_files
 
 RANKS = (1, 2, 3, 4, 8)
-#: On the CPU with `-m slow` alone, unless a file or --ranks asks for it: 4 x 2 ranks have all kinds
-#: of neighbours and corners that 2 x 2 have.
-SELDOM = 4
+#: What is seldom for files that say nothing: 4 x 2 ranks have all kinds of neighbours and corners
+#: that 2 x 2 have.
+SELDOM = (4,)
 TIMEOUT = 120
 #: Seconds for all files of one job, which ends itself; this is for a harness that does not.
 LONGEST_JOB = 3600
@@ -36,7 +36,7 @@ def settings(path: Path) -> dict[str, Any]:
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in ("RANKS", "TIMEOUT", "ALONE")
+        and node.targets[0].id in ("RANKS", "SELDOM", "TIMEOUT", "ALONE")
     }
 
 
@@ -52,11 +52,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make one item for each file and number of ranks."""
     items = []
     for path in sorted((ROOT / "tests" / "ranks").glob("ranks_*.py")):
-        own = settings(path).get("RANKS")
+        found = settings(path)
+        own = found.get("RANKS")
+        seldom = found.get("SELDOM", () if own else SELDOM)
         chosen = metafunc.config.getoption("ranks")
         for n in numbers(chosen, own):
-            seldom = n == SELDOM and not (own or chosen) and devices.current() == "cpu"
-            marks = [pytest.mark.timeout(LONGEST_JOB), *([pytest.mark.slow] if seldom else [])]
+            slow = n in seldom and not chosen and devices.current() == "cpu"
+            marks = [pytest.mark.timeout(LONGEST_JOB), *([pytest.mark.slow] if slow else [])]
             items.append(pytest.param(path, n, id=f"{path.stem}-{n}", marks=marks))
     metafunc.parametrize(("path", "n"), items)
 

@@ -11,6 +11,8 @@ from solvers.incompressible.shapes import Circle
 from solvers.lbm import LatticeConfig, LatticeSolver
 from tests.ranks.flow_states import alone, compare, state
 
+SELDOM = (1, 4, 8)
+
 CAVITY = LatticeConfig(
     cells=(18, 13),
     viscosity=0.01,
