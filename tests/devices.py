@@ -31,6 +31,8 @@ _OWN_DEVICE = "names or makes its device itself; runs without --device"
 _BENCH = "compares CPU kernels with a C loop on the CPU"
 _POLLS = "the CPU's tiles of a core and the polls between them; on a device streams do this"
 
+_TILES = "the CPU's tiles of several steps; a device is given graphs of steps instead"
+
 #: Files (patterns), or `file::function`, that make no sense on a device, with the reason.
 NOT_ON_A_DEVICE = {
     "ranks_bits_overlap.py": _POLLS,
@@ -39,6 +41,7 @@ NOT_ON_A_DEVICE = {
     "ranks_io_tiles.py::test_files_take_little_memory": "it counts the memory of the host, which "
     "on the simulated device holds that of the device too",
     "ranks_simulated_*.py": _OWN_DEVICE,
+    "ranks_tiling.py": _TILES,
     "ranks_transports*.py": _OWN_DEVICE,
     "test_backend_*.py": _OWN_DEVICE,
     "test_bench.py": _BENCH,
@@ -73,6 +76,7 @@ NOT_ON_A_DEVICE = {
     "test_signals.py": _PROCESSES,
     "test_simulated*.py": _OWN_DEVICE,
     "test_spans.py": _PURE,
+    "test_tiling.py": _TILES,
     "test_stencil_analysis.py": _PURE,
     "test_stencil_errors*.py": _PURE,
     "test_stencil_evaluate.py": _PURE,
