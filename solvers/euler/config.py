@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 import distarray as da
+from solvers.box import DTYPES, Box, is_number
 from solvers.euler.riemann import SOLVERS
 from solvers.euler.scheme import LIMITERS, RECONSTRUCTIONS, Scheme
-from solvers.euler.sides import AXES, Inflow, Outflow, Side, Split, Wall
+from solvers.euler.sides import Inflow, Outflow, Side, Split, Wall
 from solvers.hyperbolic import INTEGRATORS
 from solvers.hyperbolic.solver import require_courant
 
-DTYPES = ("float64", "float32")
 #: A number, or a function of the coordinates (x[, y[, z]]).
 Field = float | Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class EulerConfig:
+class EulerConfig(Box):
     """Flow of an ideal gas in a box, with or without viscosity. The gas constant is 1: the
     temperature is p / rho.
 
@@ -107,10 +105,6 @@ class EulerConfig:
             )
 
     @property
-    def ndim(self) -> int:
-        return len(self.cells)
-
-    @property
     def limit(self) -> float:
         """The largest Courant number of a step."""
         return 0.5 if self.positivity else 1.0
@@ -129,23 +123,9 @@ class EulerConfig:
         )
 
     @property
-    def periodic_axes(self) -> tuple[bool, ...]:
-        """Whether each axis is periodic."""
-        wraps = self.periodic
-        return (wraps,) * self.ndim if isinstance(wraps, bool) else tuple(wraps)
-
-    @property
     def all_sides(self) -> dict[str, Side]:
         """What each side of the box is."""
-        return {name: self.sides.get(name, Wall()) for name in self._side_names()}
-
-    def _side_names(self) -> list[str]:
-        return [
-            AXES[axis] + side
-            for axis, wraps in enumerate(self.periodic_axes)
-            if not wraps
-            for side in "-+"
-        ]
+        return {name: self.sides.get(name, Wall()) for name in self.side_names}
 
 
 def _require_cells(cells: Any) -> None:
@@ -183,15 +163,15 @@ def _require_numbers(config: EulerConfig) -> None:
     }
     for name, (rule, good, cure) in rules.items():
         value = getattr(config, name)
-        if not (_is_number(value) and good(value)):
+        if not (is_number(value) and good(value)):
             raise da.SolverError(f"'{name}' is {rule}, received {value!r}; {cure}.")
-    if not _is_number(config.courant):
+    if not is_number(config.courant):
         raise da.SolverError(
             f"A Courant number is a number, received courant={config.courant!r}; 0.4 is usual."
         )
     require_courant(config.courant, config.limit)
     for value in config.gravity or ():
-        if not _is_number(value):
+        if not is_number(value):
             raise da.SolverError(
                 f"Gravity has one number per axis, received {value!r}; give an acceleration."
             )
@@ -212,7 +192,7 @@ def _require_shapes(config: EulerConfig) -> None:
 
 
 def _require_sides(config: EulerConfig) -> None:
-    names = config._side_names()
+    names = config.side_names
     if not isinstance(config.sides, Mapping):
         raise da.SolverError(
             f"'sides' names sides and what they are, received {config.sides!r}; give a dict."
@@ -261,7 +241,7 @@ def _require_state(name: str, state: Any, ndim: int) -> None:
         return
     _require_entries(name, state, ndim + 2, "density, one velocity per axis and pressure")
     for value in state:
-        if not callable(value) and not _is_number(value):
+        if not callable(value) and not is_number(value):
             raise da.SolverError(
                 f"An entry of {name} is a finite number or a function, received {value!r}; give "
                 "one of them."
@@ -271,7 +251,3 @@ def _require_state(name: str, state: Any, ndim: int) -> None:
 def _require_entries(name: str, values: Any, count: int, what: str) -> None:
     if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != count:
         raise da.SolverError(f"'{name}' has {what}, received {values!r}; give {count} in a tuple.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
