@@ -30,7 +30,6 @@ _FILES = "what a crash leaves of files: no device takes part"
 _OWN_DEVICE = "names or makes its device itself; runs without --device"
 _BENCH = "compares CPU kernels with a C loop on the CPU"
 _POLLS = "the CPU's tiles of a core and the polls between them; on a device streams do this"
-
 _TILES = "the CPU's tiles of several steps; a device is given graphs of steps instead"
 
 #: Files (patterns), or `file::function`, that make no sense on a device, with the reason.

@@ -234,7 +234,7 @@ class _Tiled:
         self._state: list[Any] = []
         self._copied: dict[int, tuple[DistArray, DistArray]] = {}
         for array in loop.arrays:
-            if isinstance(array, Profile) or all(map(_at_least, array.halo, halo)):
+            if isinstance(array, Profile) or all(map(operator.ge, array.halo, halo)):
                 self._state.append(array)
                 continue
             key = (array.block.serial, halo)
@@ -273,10 +273,6 @@ def _shape_of(array: DistArray) -> tuple[Any, ...]:
     """What the fastest number of steps depends on, the same on all ranks."""
     decomposition = array.layout.decomposition
     return array.shape, array.dtype, array.halo, decomposition.ranks, decomposition.periodic
-
-
-def _at_least(width: int, needed: int) -> bool:
-    return width >= needed
 
 
 def _calls(loop: Loop, number: int, depth: int, arrays: Sequence[Any]) -> list[Call]:

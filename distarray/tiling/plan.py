@@ -140,7 +140,8 @@ class TiledSteps:
         ]
         self._scalars = [bytearray(call.launch.scalar_bytes) for call in calls]
         wraps = self._row_wraps(arrays, wrapped[-1]) if _wraps_rows(first) else {}
-        self._runner = self._bound(schedule.entries(boxes, lags, sizes), wraps)
+        writes = [one.writes for one in applications]
+        self._runner = self._bound(schedule.entries(boxes, lags, sizes), writes, wraps)
         cells = sum(call.plan.tally.cells for call in calls)
         nbytes = sum(call.plan.tally.nbytes for call in calls)
         self._tally = spans.tally("tile", calls[0].plan.program.name, cells=cells, nbytes=nbytes)
@@ -157,7 +158,12 @@ class TiledSteps:
             )  # fmt: skip
         return found
 
-    def _bound(self, entries: Iterator[schedule.Entry], wraps: Mapping[int, RowWrap]) -> Runner:
+    def _bound(
+        self,
+        entries: Iterator[schedule.Entry],
+        writes: Sequence[frozenset[int]],
+        wraps: Mapping[int, RowWrap],
+    ) -> Runner:
         """All boxes with their applications: the calls, then the wraps."""
         backend = self.blocks[0].backend
         parts = [
@@ -169,7 +175,6 @@ class TiledSteps:
         parts += [
             (wrap, one.memory.ctypes.data, one.layout.ctypes.data, 0, 0) for one in wraps.values()
         ]
-        writes = [call.application().writes for call in self._calls]
         rows: list[tuple[int, Box, Sequence[int]]] = []
         for entry in entries:
             call = self._calls[entry.application]
