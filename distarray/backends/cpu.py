@@ -82,10 +82,8 @@ class CpuBackend:
     ) -> HostArray:
         """Zeroed memory for one block, shape components + shape; see `Backend.allocate`. Local.
 
-        The halo, not the owned part, starts a cache line: then the copy of a periodic face along
-        the last axis touches two lines a row instead of three. Where there are components the owned
-        part does: kernels write many of them at each point, and vectors that straddle lines cost
-        more than the copies.
+        The owned part starts a cache line: loads and stores that straddle lines cost more than the
+        third line a row that copies of a periodic face along the last axis then touch.
         """
         dtype = np.dtype(dtype)
         strides = padded_strides(components, shape, dtype.itemsize)
@@ -97,7 +95,7 @@ class CpuBackend:
         )
         raw: HostArray = np.zeros(span + 2 * LINE + WAY, np.uint8)
         place = (next(_allocations) * _STAGGER * LINE) % WAY
-        if components and shape:
+        if shape:
             place += -halo[-1] * dtype.itemsize % LINE
         offset = place + -raw.ctypes.data % LINE
         return np.ndarray(full, dtype, buffer=raw, offset=offset, strides=strides)
