@@ -1,9 +1,9 @@
 """How a grid is divided over ranks: index arithmetic without communication.
 
-An axis of n cells over p parts is cut at `part * n // p`, so that blocks differ by at most one
-cell; a coarser grid is cut at the rounded-up half of these cuts, so that both grids keep the same
-neighbours. Everything is a formula of the part's number: one rank among 10,000 costs what one among
-8 costs.
+An axis of n cells over p parts is cut at `part * n // p`; a coarser grid is cut at the rounded-up
+half of these cuts, so that both grids keep the same neighbours. On both, blocks differ by at most
+one cell. Everything is a formula of the part's number: one rank among 10,000 costs what one among 8
+costs.
 
 Ranks number the process grid in C order: the last axis varies fastest. A decomposition may use
 fewer ranks than there are; the ranks beyond it own nothing.
@@ -58,32 +58,24 @@ class AxisPartition:
     @property
     def narrowest(self) -> int:
         """Cells of the narrowest part."""
-        if self.factor == 1 or self.parts == 1:
-            return self.cells // self.parts
-        return _narrowest_coarse(self)
+        # start(part) = (part * base + (factor - 1) * parts) // (factor * parts), a straight line
+        # rounded down: parts differ by at most one cell, so that the mean decides.
+        return self.cells // self.parts
 
     def coarsen(self, factor: int) -> AxisPartition:
         return AxisPartition(self.base, self.parts, self.factor * factor)
 
     def cut_unevenly(self, factor: int) -> bool:
         """Whether some block, or the axis, ends within a cell of the grid coarser by `factor`."""
-        return _cut_unevenly(self, factor)
+        # Blocks differ by at most one cell: multiples of the factor are all equal.
+        return factor > 1 and self.cells % (factor * self.parts) != 0
 
     def finer_cut_unevenly(self, factor: int) -> bool:
         """Whether the same holds for the grid that is finer by `factor` and this one."""
-        return self.factor % factor == 0 and _cut_unevenly(
-            AxisPartition(self.base, self.parts, self.factor // factor), factor
-        )
-
-
-@functools.lru_cache(maxsize=256)
-def _narrowest_coarse(axis: AxisPartition) -> int:
-    return min(axis.size(part) for part in range(axis.parts))
-
-
-@functools.lru_cache(maxsize=256)
-def _cut_unevenly(axis: AxisPartition, factor: int) -> bool:
-    return axis.cells % factor != 0 or any(axis.start(part) % factor for part in range(axis.parts))
+        if self.factor % factor:
+            return False
+        finer = AxisPartition(self.base, self.parts, self.factor // factor)
+        return finer.cut_unevenly(factor)
 
 
 @dataclass(frozen=True, init=False)
@@ -379,11 +371,7 @@ def choose_ranks(
             f"The process grid {fixed} has {math.prod(fixed)} ranks, the communicator has {size}; "
             "make their numbers equal or leave an axis free with 0."
         )
-    matching = [
-        grid
-        for grid in factorisations(size, ndim)
-        if all(f in (0, g) for f, g in zip(fixed, grid, strict=True))
-    ]
+    matching = list(_completed(fixed, size))
     if not matching:
         raise DecompositionError(
             f"The process grid {fixed} cannot be completed to {size} ranks; its fixed axes must "
@@ -396,6 +384,22 @@ def choose_ranks(
         best = min(matching, key=lambda grid: _surface(shape, grid, width, wraps))
         Decomposition(shape, best, periodic=wraps, halo=tuple(max(1, w) for w in width))
     return min(fitting, key=lambda grid: (_surface(shape, grid, width, wraps), [-g for g in grid]))
+
+
+def _completed(fixed: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+    """The process grids of `size` ranks that have these numbers of ranks where they are not 0."""
+    free = [axis for axis, parts in enumerate(fixed) if parts == 0]
+    given = math.prod(parts for parts in fixed if parts)
+    if min(fixed, default=1) < 0 or size % given:
+        return
+    if not free:
+        yield from [tuple(fixed)] * (given == size)
+        return
+    for found in factorisations(size // given, len(free)):
+        grid = list(fixed)
+        for axis, parts in zip(free, found, strict=True):
+            grid[axis] = parts
+        yield tuple(grid)
 
 
 def _fits(

@@ -20,7 +20,9 @@ def test_parts_follow_each_other_and_cover_the_axis(axis):
     assert cuts[0] == 0
     assert cuts[-1] == axis.cells
     assert cuts == sorted(cuts)
-    assert axis.narrowest <= min(b - a for a, b in itertools.pairwise(cuts))
+    sizes = [b - a for a, b in itertools.pairwise(cuts)]
+    assert axis.narrowest == min(sizes)
+    assert max(sizes) - min(sizes) <= 1
 
 
 @given(axes)
@@ -31,12 +33,10 @@ def test_every_cell_has_the_owner_whose_range_holds_it(axis):
     assert axis.part_of(axis.cells) == axis.parts - 1
 
 
-@given(st.integers(1, 60), st.integers(1, 9))
-def test_blocks_differ_by_at_most_one_cell(cells, parts):
-    axis = AxisPartition(cells, parts)
-    sizes = [axis.size(part) for part in range(parts)]
-    assert max(sizes) - min(sizes) <= 1
-    assert axis.narrowest == min(sizes)
+@given(axes, st.integers(1, 4))
+def test_an_axis_is_cut_evenly_if_all_cuts_are_multiples(axis, factor):
+    cuts = [axis.start(part) for part in range(axis.parts + 1)]
+    assert axis.cut_unevenly(factor) == any(cut % factor for cut in cuts)
 
 
 @given(st.integers(1, 60), st.integers(1, 9))
