@@ -259,6 +259,30 @@ def test_a_lake_at_rest_stays_at_rest(bed, dtype, bound):
     assert h.min() >= 0.0
 
 
+def test_a_lake_with_open_sides_stays_at_rest():
+    """Also where the bed falls towards them, and where the last cell but one is dry."""
+    bed = np.full(16, -1.0)
+    bed[1], bed[-2] = -0.1, 0.3
+    for open_sides in (("x-", "x+"), ("x+",)):
+        flow = flow_of(
+            (16,), surface=LEVEL, outflow=open_sides,
+            bathymetry=lambda x: bed[(x * 16).astype(int)],
+        )  # fmt: skip
+        flow.run(max_steps=1000)
+        assert speed_of(flow) <= 1e-12 * math.sqrt(9.81 * 1.1)
+
+
+def test_waves_leave_through_open_sides():
+    flow = flow_of(
+        (64,), depth=lambda x: 1.0 + 0.1 * np.exp(-200.0 * (x - 0.5) ** 2), gravity=1.0,
+        outflow=("x-", "x+"),
+    )  # fmt: skip
+    flow.run(until=0.4)
+    assert abs(depth_of(flow) - 1.0).max() > 0.02
+    flow.run(until=1.2)
+    assert abs(depth_of(flow) - 1.0).max() < 2e-4
+
+
 def test_an_unbalanced_scheme_sets_the_lake_in_motion():
     flow = flow_of((64,), surface=LEVEL, bathymetry=BEDS["hump"])
     other_flow(flow, Unbalanced("constant", "van_leer", "hllc")).run(max_steps=50)

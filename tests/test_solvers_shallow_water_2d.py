@@ -71,12 +71,13 @@ def basin():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("outflow", [(), ("x-", "x+", "y-", "y+")], ids=["closed", "open"])
 @pytest.mark.parametrize("riemann", ["hllc", "roe"])
 @pytest.mark.parametrize(("dtype", "bound"), [("float64", 1e-12), ("float32", 1e-5)])
-def test_a_lake_over_a_random_bed_stays_at_rest(riemann, dtype, bound):
+def test_a_lake_over_a_random_bed_stays_at_rest(riemann, dtype, bound, outflow):
     bed = np.random.default_rng(2).uniform(-1.0, 0.3, (40, 40))
     flow = flow_of(
-        (40, 40), surface=0.1, riemann=riemann, dtype=dtype,
+        (40, 40), surface=0.1, riemann=riemann, dtype=dtype, outflow=outflow,
         bathymetry=lambda x, y: bed[(x * 40).astype(int), (y * 40).astype(int)],
     )  # fmt: skip
     flow.run(max_steps=1000)

@@ -61,10 +61,11 @@ class ShallowWaterConfig(Box):
         Sides through which a discharge h u per width enters or leaves, one entry per axis, each a
         number or a function f(t, x[, y]).
     outflow : tuple of side
-        Sides that let waves pass: the state beyond is that of the last cell.
+        Sides that let waves pass: beyond them lies the water that was in the last cell at the start
+        over a flat bed, so that a lake with an open side may be at rest.
     uniform : tuple of side
-        Outflows down a slope: beyond them, besides, the bed goes on with its slope. (Beyond an
-        outflow it is flat, so that a lake with an open side may be at rest.)
+        Outflows down a slope: beyond them is the water of the last cell now, and the bed goes on
+        with its slope.
     side_depth : mapping of side to depth
         The depth at an inflow (faster than waves) or at an outflow (slower than waves), a number
         or a function f(t, x[, y]).

@@ -5,6 +5,7 @@ axes. Symbols as in `equation`.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,22 @@ def force(
     speeds = [velocity(depth, new_q[i][...], thin) for i in range(ndim)]
     largest = functools.reduce(np.maximum, map(abs, changes))
     return da.reduce.max(hurry(depth, speeds, (rx, ry)[:ndim], g)[1]), da.reduce.max(largest)
+
+
+def beyond(axis: int, components: tuple[int, ...]) -> Callable[[Symbol, Symbol], None]:
+    """What fills the layers beyond a side normal to an axis: the outermost cell of another array.
+    Local.
+    """
+
+    def layer(u: Symbol, start: Symbol) -> None:
+        inside = tuple(int(a == axis) for a in range(start.ndim))
+        if components:
+            for c in range(components[0]):
+                u[c][...] = start[c][inside]
+        else:
+            u[...] = start[inside]
+
+    return layer
 
 
 @da.stencil

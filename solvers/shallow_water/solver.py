@@ -72,6 +72,8 @@ class ShallowWaterSolver(ConservationLaw):
         depth = _depth(grid, config, bed)
         discharge = _discharge(grid, config, depth)
         self.thin = config.thin or THIN * float(depth.max()) or THIN
+        for u in (depth, discharge):
+            _open(config, u)
         numbers = {"g": config.gravity, "thin": self.thin}
         super().__init__(
             config,
@@ -161,6 +163,22 @@ def _discharge(grid: da.Grid, config: ShallowWaterConfig, depth: da.DistArray) -
     for axis, value in enumerate(config.velocity or ()):
         discharge[axis][...] = depth * _made(grid, config, "velocity", value)
     return discharge
+
+
+def _open(config: ShallowWaterConfig, u: da.DistArray) -> None:
+    """Have the water of the start beyond the sides that let waves pass. Collective.
+
+    Were it that of the outermost cell now, nothing would hold back what flows out, and water at
+    rest would be set in motion where the bed falls towards the side: with a the depth at the inner
+    face of that cell divided by its own, its disturbances would grow like exp(lambda t),
+    lambda^2 + (1 + a) c lambda / 2 = (1 - a) c^2 / 2 in units of the width of the cell.
+    """
+    sides = [side for side in config.outflow if side not in config.side_depth]
+    if not sides:
+        return
+    start = u.copy()
+    for side in sides:
+        u.boundary[side] = da.Custom(kernels.beyond(AXES.index(side[0]), u.components), start)
 
 
 def _conditions(config: ShallowWaterConfig, name: str) -> dict[str, da.Condition]:
