@@ -25,6 +25,7 @@ from tests.ranks.bits import (
     same,
 )
 
+SELDOM = (4,)
 SHAPE = (17, 13)
 
 

@@ -14,6 +14,7 @@ from tests.ranks.common import SIZE
 from tests.ranks.on_devices import TRANSPORTS, MakeGrid, Results, on_all_devices, put, simulated
 
 RANKS = (1, 2, 4)
+SELDOM = (2,)
 TIMEOUT = 240
 
 

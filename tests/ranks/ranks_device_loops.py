@@ -30,6 +30,7 @@ from tests.ranks.ranks_device_kernels import (
 )
 
 RANKS = (1, 2, 4)
+SELDOM = (2,)
 TIMEOUT = 240
 
 

@@ -21,6 +21,7 @@ from tests.communicator_contract import error_of
 from tests.devices import host
 from tests.ranks.common import backend, communicator
 
+SELDOM = (4,)
 WIPED = -1
 
 

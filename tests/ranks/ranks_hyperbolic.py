@@ -8,7 +8,7 @@ import distarray as da
 from solvers.burgers import BurgersConfig, BurgersSolver
 
 RANKS = (1, 3, 4)
-SELDOM = (1, 4, 8)
+SELDOM = (1, 4)
 
 WAVES = BurgersConfig(
     cells=(30,), initial=(lambda x: 0.5 + np.sin(2 * np.pi * x),), scheme="muscl", courant=0.5

@@ -28,6 +28,7 @@ from tests.ranks.io_fields import (
 )
 
 RANKS = (1, 2, 3, 4, 8)
+SELDOM = (2, 4)
 TIMEOUT = 240
 
 

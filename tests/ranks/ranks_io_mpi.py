@@ -22,6 +22,7 @@ from tests.devices import host
 from tests.ranks.io_fields import digest, error, on_root, world
 
 RANKS = (1, 2, 3)
+SELDOM = (2,)
 #: As mpi4py has found it when it was built or loaded.
 TOGETHER = MPI.get_vendor()[0] != "Open MPI"
 

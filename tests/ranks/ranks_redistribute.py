@@ -14,6 +14,8 @@ from distarray.transfer import Selection, Stride
 from tests.devices import host
 from tests.ranks.common import backend, communicator
 
+SELDOM = (4,)
+
 
 def block_of(shape, ranks, *, components=(), dtype=float, halo=1, staggered=None):
     flags = staggered or (False,) * len(shape)

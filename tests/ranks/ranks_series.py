@@ -14,6 +14,7 @@ from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
 from tests.ranks.common import refused
 
 RANKS = (1, 2, 3)
+SELDOM = (2,)
 WORLD = MPI.COMM_WORLD
 CONFIG = IncompressibleConfig(
     cells=(14, 9), viscosity=0.02, walls={"y+": (1.0, 0.0)}, measure_every=3

@@ -9,7 +9,7 @@ import distarray as da
 from solvers.shallow_water import ShallowWaterConfig, ShallowWaterSolver
 from tests.ranks.common import process_grids, refused
 
-SELDOM = (1, 4, 8)
+SELDOM = (1, 2, 4, 8)
 
 STEPS = 12
 

@@ -14,6 +14,7 @@ from tests.simulated_tools import Block
 COMM = comm.default()
 RANK, SIZE = COMM.rank, COMM.size
 RANKS = (1, 2, 3)
+SELDOM = (2,)
 
 
 def devices():

@@ -11,6 +11,7 @@ from solvers.fft_poisson import FFTPoisson
 from tests.ranks.common import SIZE, process_grids, refused
 
 RANKS = (1, 2, 3, 8)
+SELDOM = (1, 2, 8)
 
 ZERO_VALUE, ZERO_FLUX = da.Dirichlet(0.0), da.Neumann(0.0)
 FACES = np.linspace(0.0, 1.0, 11) ** 1.3

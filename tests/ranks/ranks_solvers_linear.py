@@ -15,6 +15,7 @@ from tests.linear_tools import field, identity, laplacian_matrix, negative_lapla
 from tests.ranks.common import SIZE, process_grids, refused
 
 RANKS = (1, 2, 3, 8)
+SELDOM = (1, 2, 8)
 TIMEOUT = 200
 
 CELLS = (10, 9)

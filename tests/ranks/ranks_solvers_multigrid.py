@@ -11,6 +11,7 @@ from solvers.multigrid import EllipticOperator, Multigrid
 from solvers.multigrid.npb import NpbMultigrid, classes
 
 RANKS = (1, 2, 3, 8)
+SELDOM = (1, 2, 8)
 
 SIZE = MPI.COMM_WORLD.Get_size()
 D, N, R = da.Dirichlet, da.Neumann, da.Robin

@@ -9,6 +9,7 @@ from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
 from tests.ranks.flow_states import compare
 
 RANKS = (1, 2, 3, 8)
+SELDOM = (1, 2, 8)
 
 PLANE = {"cells": (26, 13), "viscosity": 0.02, "measure_every": 2}
 JET = {"inflow": {"x-": (lambda t, x, y: (1.0 + np.sin(9 * t)) * y, 0.1)}, "outflow": ("x+",)}

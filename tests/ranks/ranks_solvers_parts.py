@@ -12,6 +12,7 @@ from solvers.incompressible.shapes import Circle, Sphere
 from solvers.incompressible.statistics import Statistics, enstrophy, kinetic_energy, spectrum
 
 RANKS = (1, 2, 3, 8)
+SELDOM = (1, 2, 8)
 TIMEOUT = 240
 SIZE = MPI.COMM_WORLD.Get_size()
 

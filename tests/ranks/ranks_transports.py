@@ -27,6 +27,7 @@ from distarray.transports.device import DeviceTransport
 from tests.communicator_contract import CommunicatorContract
 
 RANKS = (1, 2, 4)
+SELDOM = (2,)
 TIMEOUT = 240
 TRANSPORTS = ("host", "staged", "device", "nccl")
 WIPED = -1
