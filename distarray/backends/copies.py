@@ -151,22 +151,32 @@ def _loops(copy: BoxCopy) -> tuple[int, list[list[int]]]:
 
 def _pairs(copies: Sequence[BoxCopy]) -> Iterator[tuple[BoxCopy, BoxCopy | None]]:
     """All copies in order, thin ones with a later one of the same form that may move up to them."""
-    waiting = list(copies)
+    waiting = [(copy, _form(copy)) for copy in copies]
     while waiting:
-        first = waiting.pop(0)
-        place = _twin(first, waiting)
-        yield first, None if place is None else waiting.pop(place)
+        first, form = waiting.pop(0)
+        place = _twin(first, form, waiting)
+        yield first, None if place is None else waiting.pop(place)[0]
 
 
-def _twin(first: BoxCopy, later: Sequence[BoxCopy]) -> int | None:
+def _twin(
+    first: BoxCopy, form: tuple[Any, ...], later: Sequence[tuple[BoxCopy, tuple[Any, ...]]]
+) -> int | None:
+    """The place of the nearest in memory: the other end of the same rows, not another field."""
     size, _ = _loops(first)
     if size > _THIN:
         return None
-    for place, copy in enumerate(later):
-        if _form(copy) == _form(first):
-            between = (first, *later[:place])
-            return place if all(_independent(copy, other) for other in between) else None
-    return None
+    alike = [place for place, (_, other) in enumerate(later) if other == form]
+    if not alike:
+        return None
+    place = min(alike, key=lambda place: _distance(first, later[place][0]))
+    between = (first, *(copy for copy, _ in later[:place]))
+    return place if all(_independent(later[place][0], other) for other in between) else None
+
+
+def _distance(one: BoxCopy, other: BoxCopy) -> int:
+    """Bytes between what two copies read, and between what they write."""
+    read = one.source.ctypes.data - other.source.ctypes.data
+    return abs(read) + abs(one.target.ctypes.data - other.target.ctypes.data)
 
 
 def _form(copy: BoxCopy) -> tuple[Any, ...]:
