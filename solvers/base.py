@@ -76,6 +76,7 @@ class Solver(abc.ABC):
         max_steps: int | None = None,
         progress: bool = False,
         callback: Callable[[], Any] | None = None,
+        visits: Sequence[tuple[float, Callable[[], Any]]] = (),
         checkpoints: da.Checkpointer | None = None,
     ) -> None:
         """Advance until a time is reached or the flow is steady. Collective.
@@ -99,6 +100,9 @@ class Solver(abc.ABC):
             Show step, time, dt, residual, cells/s and the remaining time on standard error.
         callback : function, optional
             Called every `every` steps, on all ranks.
+        visits : sequence of (time, function), optional
+            Times before the end, in order, that steps reach to the bit, and what is called there on
+            all ranks. Those that have passed are left out.
         checkpoints : Checkpointer, optional
             Takes the state after every step, to write it when that is due or a signal was received;
             see `resume`. It stays open.
@@ -117,12 +121,15 @@ class Solver(abc.ABC):
         _require_end(until, steady, max_steps, every)
         series = self._series(output) if output is not None and every else None
         last = None if max_steps is None else self.step_count + max_steps
+        left = [visit for visit in visits if visit[0] > self.time]
         with Progress(
             self, until=until, steady=steady, enabled=progress and self.grid.is_root
         ) as line:
             while not self._done(until, steady, last):
-                dt = self._advance(until)
+                dt = self._advance(left[0][0] if left else until)
                 line.show(dt)
+                if left and self.time >= left[0][0]:
+                    left.pop(0)[1]()
                 if every and self.step_count % every == 0:
                     self._emit(series, dt, callback)
                 if checkpoints is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import distarray as da
 from solvers.base import Solver
@@ -46,9 +46,16 @@ def begin(solver: AnySolver, options: Options, until: float | None) -> AnySolver
 
 
 def run(
-    solver: Solver, options: Options, until: float | None, *, steady: float | None = None
+    solver: Solver,
+    options: Options,
+    until: float | None,
+    *,
+    steady: float | None = None,
+    visits: Sequence[tuple[float, Callable[[], Any]]] = (),
 ) -> None:
-    """Run with progress, files and checkpoints as the options say. Collective."""
+    """Run with progress, files and checkpoints as the options say; `visits` as `Solver.run` takes
+    them. Collective.
+    """
     with _checkpoints(options) as checkpoints:
         solver.run(
             until,
@@ -56,6 +63,7 @@ def run(
             output=options.output,
             every=options.every,
             progress=True,
+            visits=visits,
             checkpoints=checkpoints,
         )
 

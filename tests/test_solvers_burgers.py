@@ -164,6 +164,19 @@ def test_the_time_step_follows_a_fan_of_waves():
     assert min(numbers) > 0.9 * 0.4
 
 
+def test_a_run_visits_the_times_that_it_is_told():
+    flow = solver(cells=(64,), initial=(lambda x: np.sin(2 * np.pi * x),))
+    seen = []
+
+    def look():
+        seen.append(flow.time)
+
+    flow.run(0.02)
+    flow.run(0.1, visits=[(0.01, look), (0.03, look), (0.07, look)])
+    assert seen == [0.03, 0.07]
+    assert flow.time == 0.1
+
+
 # ------------------------------------------------------------------------------- properties
 
 

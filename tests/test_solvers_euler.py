@@ -385,6 +385,31 @@ def test_solid_cells_are_walls():
     assert abs(alone[0, -1] - 0.125) > 0.01
 
 
+def test_solid_cells_hold_a_viscous_gas_as_walls_do():
+    """A flow that is nowhere steady nor uniform: both walls lie on the faces of the cells."""
+
+    def initial(x, y):
+        near = np.exp(-10.0 * ((x - 0.4) ** 2 + (y - 0.35) ** 2))
+        return 1.0 + near, 2.0 * np.sin(2.0 * np.pi * x) * (1.0 - y) * y, 0.3 * near, 1.0 + near
+
+    def after(cells, bounds, **more):
+        flow = EulerSolver(
+            EulerConfig(
+                cells=(8, cells), bounds=((0.0, 1.0), bounds), initial=initial, viscosity=0.05,
+                periodic=(True, False), reconstruction="constant", riemann="rusanov",
+                integrator="euler", **more,
+            )
+        )  # fmt: skip
+        for _ in range(20):
+            flow.step(4e-3)
+        return flow.primitive.gather()
+
+    alone = after(6, (0.0, 0.75))
+    found = after(10, (-0.25, 1.0), obstacles=lambda x, y: (y < 0.0) | (y > 0.75))[:, :, 2:-2]
+    np.testing.assert_allclose(found, alone, rtol=0, atol=1e-13)
+    assert np.ptp(alone[1]) > 0.1
+
+
 def test_heat_and_friction_between_walls_settle_to_the_exact_profile():
     """Couette flow: u = y, and T = T_w + (gamma - 1) / gamma Pr y (1 - y) / 2 (White, F. M. (2006)
     Viscous Fluid Flow, section 3-2), both linear and parabolic exactly.
@@ -461,6 +486,22 @@ def test_initial_states_that_are_no_gas_are_refused(name, entry, value):
     given[entry] = lambda x: np.where(x < 0.5, value, 1.0)
     with pytest.raises(da.SolverError, match=f"The {name} of gas is above 0 everywhere"):
         EulerSolver(EulerConfig(**{**GAS, "initial": tuple(given)}))
+
+
+@pytest.mark.parametrize(
+    ("obstacles", "text"),
+    [
+        (lambda x, y: x < 0.1 + 0.0 * y, "keep clear of inflows, received one over the side 'x-'"),
+        (lambda x, y: x + y > -1.0, "obstacles that fill the box"),
+    ],
+)
+def test_obstacles_over_an_inflow_are_refused(obstacles, text):
+    inflow = Inflow((1.0, 1.0, 0.0, 1.0))
+    config = EulerConfig(
+        cells=(8, 8), initial=inflow.state, sides={"x-": inflow}, obstacles=obstacles
+    )
+    with pytest.raises(da.SolverError, match=text):
+        EulerSolver(config)
 
 
 def test_time_steps_beyond_the_limit_are_refused():

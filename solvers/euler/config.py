@@ -47,7 +47,8 @@ class EulerConfig(Box):
     gravity : tuple of float, optional
         Acceleration, one entry per axis.
     obstacles : function f(x[, y[, z]]), optional
-        True in solid cells, whose faces reflect the gas.
+        True in solid cells, whose faces reflect the gas, or, where it is viscous, hold it. None
+        lies over a side that is an Inflow.
     reconstruction : "muscl", "weno5", "weno_z" or "constant"
         Lines with limited slopes, second order; WENO, fifth order where the flow is smooth and
         viscosity 0; first order. See `faces`.

@@ -18,9 +18,9 @@ import distarray as da
 from solvers.euler import gas
 from solvers.euler.faces import Cells, inviscid
 from solvers.euler.gas import State, Symbol
-from solvers.euler.mirror import mirrored
+from solvers.euler.mirror import around_walls, mirrored
 from solvers.euler.scheme import Scheme
-from solvers.euler.viscous import viscous
+from solvers.euler.viscous import Around, viscous
 from solvers.hyperbolic import Cell, Equation
 
 AXES = "xyz"
@@ -104,16 +104,18 @@ class Gas(Equation):
         def cells(k: int) -> State:
             return [w[c].shift(axis, n + k) for c in range(self.ndim + 2)]
 
-        seen = self._with_mirrors(cells, cell, axis, n) if self.scheme.obstacles else cells
+        def diagonal(offset: Sequence[int]) -> State:
+            return [w[c][_moved(offset, axis, n)] for c in range(self.ndim + 2)]
+
+        seen: Cells = cells
+        around: Around = diagonal
+        if self.scheme.obstacles:
+            seen, around = self._with_mirrors(cells, diagonal, cell, axis, n)
         # A cell is the mean of one part for each face.
         ratio = 2.0 * self.ndim * cell.dt * cell.reciprocals[axis]
         found = inviscid(seen, self.scheme, axis, gamma=gamma, ratio=ratio)
         if not self.scheme.viscous:
             return found
-
-        def around(offset: Sequence[int]) -> State:
-            moved = tuple(o + n * (a == axis) for a, o in enumerate(offset))
-            return [w[c][moved] for c in range(self.ndim + 2)]
 
         friction = viscous(
             (seen(-1), seen(0)), around, axis, rates=cell.reciprocals,
@@ -121,14 +123,26 @@ class Gas(Equation):
         )  # fmt: skip
         return [a - b for a, b in zip(found, friction, strict=True)]
 
-    def _with_mirrors(self, cells: Cells, cell: Cell, axis: int, n: int) -> Cells:
-        """Cells around a face, fluid being mirrored in solid ones."""
+    def _with_mirrors(
+        self, cells: Cells, around: Around, cell: Cell, axis: int, n: int
+    ) -> tuple[Cells, Around]:
+        """Cells along an axis and around a face of it, fluid being mirrored in solid ones."""
         turned = range(self.ndim) if self.scheme.viscous else (axis,)
 
         def image(state: State) -> State:
             return [-value if c - 1 in turned else value for c, value in enumerate(state)]
 
-        def solid(k: int) -> Symbol:
-            return cell.arrays["solid"].shift(axis, n + k) > 0.0
+        def solid(offset: Sequence[int]) -> Symbol:
+            return cell.arrays["solid"][_moved(offset, axis, n)] > 0.0
 
-        return mirrored(cells, solid, self.scheme.faces.reach, image)
+        def along(k: int) -> Symbol:
+            return solid(_moved((0,) * self.ndim, axis, k))
+
+        return (
+            mirrored(cells, along, self.scheme.faces.reach, image),
+            around_walls(around, solid, axis, image),
+        )
+
+
+def _moved(offset: Sequence[int], axis: int, n: int) -> tuple[int, ...]:
+    return tuple(o + n * (a == axis) for a, o in enumerate(offset))

@@ -4,11 +4,12 @@ called while a kernel is traced.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import distarray as da
 from solvers.euler.faces import Cells
 from solvers.euler.gas import State, Symbol
+from solvers.euler.viscous import Around
 
 
 def mirrored(
@@ -57,6 +58,41 @@ def mirrored(
 
     shown = {at(side, n): seen(side, n) for side in (0, 1) for n in range(reach)}
     return shown.__getitem__
+
+
+def around_walls(
+    cells: Around, solid: Callable[[Sequence[int]], Symbol], axis: int,
+    turned: Callable[[State], State],
+) -> Around:  # fmt: skip
+    """The cells diagonal to a face normal to an axis, solid ones showing the fluid beside them:
+    that beside the face, or, if this is solid itself, what the other side of the face shows. So a
+    wall lies half-way between the centres of cells for all slopes.
+
+    Parameters
+    ----------
+    cells : function of an offset
+        From the first cell above the face; -1 or 0 along `axis`, and not 0 along one other axis.
+    solid : function of an offset
+    axis : int
+    turned : function of a state
+        Its mirror image.
+    """
+
+    def column(offset: Sequence[int], n: int) -> State:
+        far = tuple(n if a == axis else o for a, o in enumerate(offset))
+        near = _beside(axis, n, len(offset))
+        return _chosen(solid(far), turned(cells(near)), cells(far))
+
+    def seen(offset: Sequence[int]) -> State:
+        n = offset[axis]
+        behind = turned(column(offset, -1 - n))
+        return _chosen(solid(_beside(axis, n, len(offset))), behind, column(offset, n))
+
+    return seen
+
+
+def _beside(axis: int, n: int, ndim: int) -> tuple[int, ...]:
+    return tuple(n * (a == axis) for a in range(ndim))
 
 
 def _chosen(condition: Symbol, a: State, b: State) -> State:

@@ -15,7 +15,7 @@ import distarray as da
 from solvers.euler import gas
 from solvers.euler.config import EulerConfig
 from solvers.euler.equation import AXES, Gas
-from solvers.euler.sides import condition
+from solvers.euler.sides import Inflow, condition
 from solvers.hyperbolic import ConservationLaw
 
 
@@ -32,7 +32,8 @@ class EulerSolver(ConservationLaw):
     Raises
     ------
     SolverError
-        Density or pressure is not positive everywhere at the start.
+        Density or pressure is not positive everywhere at the start; or obstacles lie over an inflow
+        or fill the box.
 
     Examples
     --------
@@ -134,9 +135,30 @@ def _solid(config: EulerConfig, grid: da.Grid) -> da.DistArray | None:
         return None
     mask = config.obstacles
     sides = {name: da.Outflow() for name in config.all_sides}
-    return grid.from_function(
+    solid = grid.from_function(
         lambda *x: 1.0 * np.asarray(mask(*x), bool), dtype=config.dtype, boundary=sides
     )
+    _require_free(config, solid)
+    return solid
+
+
+def _require_free(config: EulerConfig, solid: da.DistArray) -> None:
+    """An error unless there is room for gas, and it can enter where it should."""
+    if float(solid.min()) > 0.0:
+        raise da.SolverError(
+            "A flow needs room, received obstacles that fill the box; make them smaller."
+        )
+    for name, side in config.all_sides.items():
+        axis, high = AXES.index(name[0]), name[1] == "+"
+        first = config.cells[axis] - 1 if high else 0
+        place = tuple(
+            slice(first, first + 1) if a == axis else slice(None) for a in range(config.ndim)
+        )
+        if isinstance(side, Inflow) and float(solid[place].max()) > 0.0:
+            raise da.SolverError(
+                f"Obstacles keep clear of inflows, received one over the side '{name}'; move it "
+                "into the box, or make that part of the side a Wall by Split."
+            )
 
 
 def _scalars(config: EulerConfig) -> dict[str, float]:

@@ -174,7 +174,7 @@ def _open(config: ShallowWaterConfig, u: da.DistArray) -> None:
     lambda^2 + (1 + a) c lambda / 2 = (1 - a) c^2 / 2 in units of the width of the cell.
     """
     sides = [side for side in config.outflow if side not in config.side_depth]
-    if not sides:
+    if not sides or u.boundary is None:
         return
     start = u.copy()
     for side in sides:
