@@ -18,10 +18,11 @@ def largest_divergence(text):
     return float(re.search(r"Largest divergence ([\d.e+-]+)", text)[1])
 
 
-def test_cavity_is_within_the_tolerance(tmp_path):
-    """The main job: 64^2, Re = 100, on 8 ranks, against Marchi et al."""
+@pytest.mark.parametrize("n", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_cavity_is_within_the_tolerance(tmp_path, n):
+    """The main job: 64^2, Re = 100, on any number of ranks, against Marchi et al."""
     pytest.importorskip("matplotlib")
-    done = run_ranks("examples/cavity.py", 8, args=["--output", str(tmp_path / "out")], timeout=240)
+    done = run_ranks("examples/cavity.py", n, args=["--output", str(tmp_path / "out")], timeout=240)
     assert max(deviations(done.stdout)) <= 0.006
     assert largest_divergence(done.stdout) < 1e-12
     last = done.stderr.strip().splitlines()[-1]
@@ -41,7 +42,7 @@ def test_finer_cavity_is_within_the_tolerance(tmp_path, reynolds, tolerance):
     assert largest_divergence(done.stdout) < 1e-12
 
 
-@pytest.mark.parametrize("n", [1, 4])
+@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_heat_decays_as_the_discrete_operator_says(tmp_path, n):
     done = run_ranks(ROOT / "examples" / "heat.py", n, cwd=tmp_path)
     peak = float(re.search(r"peak ([\d.e+-]+)", done.stdout)[1])

@@ -99,11 +99,16 @@ work()
     "text",
     [
         "sys.exit(0)",
-        "sys.exit()",
-        "raise SystemExit",
         "try: sys.exit(3)\nexcept SystemExit: pass",
-        "try: sys.exit(3)\nexcept SystemExit: pass\nsys.exit(0)",
-        "try: raise ValueError\nexcept ValueError: pass",
+        *(
+            pytest.param(text, marks=pytest.mark.slow)
+            for text in (
+                "sys.exit()",
+                "raise SystemExit",
+                "try: sys.exit(3)\nexcept SystemExit: pass\nsys.exit(0)",
+                "try: raise ValueError\nexcept ValueError: pass",
+            )
+        ),
     ],
 )
 def test_programs_that_end_well_end_with_code_0(tmp_path, text):
@@ -149,13 +154,15 @@ rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
 """
 
 
-@pytest.mark.parametrize("first", ["", "from mpi4py import MPI\n"])
+@pytest.mark.parametrize(
+    "first", ["", pytest.param("from mpi4py import MPI\n", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     ("failing", "code", "words"),
     [
         ("raise ValueError('early')", 1, "ValueError: early"),
         ("sys.exit(5)", 5, "sys.exit(5) was called here:"),
-        ("exit(5)", 5, "rank == 1: exit(5)"),
+        pytest.param("exit(5)", 5, "rank == 1: exit(5)", marks=pytest.mark.slow),
     ],
 )
 def test_a_rank_that_fails_before_its_first_grid_ends_all(tmp_path, first, failing, code, words):
@@ -174,7 +181,7 @@ def test_independent_processes_fail_alone(tmp_path):
     assert result.stdout.split() == ["True"] * 2
 
 
-@pytest.mark.parametrize("leave", ["exit(3)", "quit(3)"])
+@pytest.mark.parametrize("leave", ["exit(3)", pytest.param("quit(3)", marks=pytest.mark.slow)])
 def test_exit_and_quit_on_one_rank_end_all_with_their_code(tmp_path, leave):
     result = job(tmp_path, f"if world.rank == 2: {leave}\nwork()")
     assert result.returncode == 3
