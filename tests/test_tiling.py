@@ -36,17 +36,46 @@ def programs(draw):
 
 
 def compute(state, number, one, box, origin):
-    """Each point becomes a number that tells the application and all that it reads apart."""
+    """Each point becomes a number that tells the application and all that it reads apart; indices
+    go around.
+    """
     (target,) = one.writes
-    place = box.shift(origin)
+    axes = [np.arange(a, b) + o for a, b, o in zip(box.start, box.stop, origin, strict=True)]
     total = np.full(box.shape, number + 1, np.uint64)
     for array, (low, high) in sorted(one.reads.items()):
         steps = [range(-a, b + 1) for a, b in zip(low, high, strict=True)]
         for step in itertools.product(*steps):
-            total = (
-                total * np.uint64(6364136223846793005) + state[array][place.shift(step).slices()]
-            )
-    state[target][place.slices()] = total
+            places = [
+                (points + d) % n
+                for points, d, n in zip(axes, step, state[array].shape, strict=True)
+            ]
+            total = total * np.uint64(6364136223846793005) + state[array][np.ix_(*places)]
+    state[target][np.ix_(*axes)] = total
+
+
+def run_tiles(state, program, boxes, sizes, around, origin):
+    """Compute all tiles of a program, each application of which has one box."""
+    lags, leads = (schedule.shifts(p, 2) for p in (program, schedule.mirrored(program)))
+    cuts = [
+        schedule.cut(
+            [(box.start[axis], box.stop[axis]) for box in boxes],
+            [lag[axis] for lag in lags],
+            size,
+            around[axis],
+        )
+        for axis, size in enumerate(sizes)
+    ]
+    pieces = []
+    for number, (box, lag, lead) in enumerate(zip(boxes, lags, leads, strict=True)):
+        ends = list(zip(box.start, box.stop, strict=True))
+        parts = [one.ranges(*ends[axis], lag[axis], lead[axis]) for axis, one in enumerate(cuts)]
+        pieces += [
+            schedule.Piece(number, ranges, ends[len(cuts) :])
+            for ranges in itertools.product(*parts)
+        ]
+    for which, bounds in zip(*schedule.entries(pieces), strict=True):
+        number = pieces[which].work
+        compute(state, number, program[number], Box(*map(tuple, bounds.T)), origin)
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,14 +97,27 @@ def test_tiles_compute_what_steps_do(program, sizes, cut_both):
     everywhere = Box((-room + 14,) * 2, (7 + room - 14, 6 + room - 14))
     for number, one in enumerate(program):
         compute(expected, number, one, everywhere, origin)
-    lags = schedule.shifts(program, 2)
-    boxes = [[(box, 1)] for box in grown]
-    for entry in schedule.entries(boxes, lags, sizes if cut_both else sizes[:1]):
-        compute(state, entry.application, program[entry.application], entry.box, origin)
+    run_tiles(state, program, grown, sizes if cut_both else sizes[:1], (0, 0), origin)
     owned = (slice(room, room + 7), slice(room, room + 6))
     last_written = {array for one in program for array in one.writes}
     for array in last_written:
         np.testing.assert_array_equal(state[array][owned], expected[array][owned])
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs(), st.tuples(st.integers(1, 9), st.integers(1, 9)), st.integers(1, 2))
+def test_tiles_of_closed_axes_compute_what_steps_do(program, sizes, cut):
+    """Periodic axes that one rank holds whole: nothing is computed twice, and no cell but theirs is
+    needed.
+    """
+    shape = (25, 26)  # lags and leads of six applications of reach two are at most 24
+    start = np.random.default_rng(4).integers(0, 2**60, (3, *shape)).astype(np.uint64)
+    expected, state = ([a.copy() for a in start] for _ in range(2))
+    boxes = [Box((0, 0), shape)] * len(program)
+    for number, one in enumerate(program):
+        compute(expected, number, one, boxes[number], (0, 0))
+    run_tiles(state, program, boxes, sizes[:cut], shape, (0, 0))
+    np.testing.assert_array_equal(state, expected)
 
 
 def test_what_must_be_fresh_before_a_tile():

@@ -19,8 +19,8 @@ from distarray.regions import Box
 from distarray.stencil.analysis import offsets, reach, written
 from distarray.stencil.compile import NativeLaunch
 from distarray.tiling import schedule
-from distarray.tiling.runner import RowWrap, Runner, address, function, table_of
-from distarray.tiling.schedule import Application, Widths
+from distarray.tiling.runner import LineWrap, RowWrap, Runner, address, function, table_of
+from distarray.tiling.schedule import Application, Cut, Piece, Ranges, Widths
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -61,43 +61,69 @@ class Call:
 
 def halo_of(calls: Sequence[Call]) -> Widths:
     """How wide the halos of all arrays must be. Local, and the same on all ranks."""
-    applications, wrapped = _applications(calls)
-    ndim = calls[0].plan.program.ndim
-    widest = wrapped
+    closed = Closed.of(calls)
+    widest = closed.reached
     for low, high in (
-        *schedule.needs(applications, ndim, whole=False).values(),
-        *schedule.margins(applications, ndim),
+        *schedule.needs(closed.applications, closed.ndim, whole=False).values(),
+        *schedule.margins(closed.applications, closed.ndim),
     ):
         widest = tuple(map(max, widest, low, high))
     return widest
 
 
-def _applications(calls: Sequence[Call]) -> tuple[list[Application], Widths]:
-    """The calls without what they read along rows that are wrapped in place, and how far that
-    is.
+@dataclass(frozen=True)
+class Closed:
+    """Which axes close in themselves on each rank: periodic, and not divided among ranks. Along
+    them nothing is computed twice, and halos need be no wider than one application reads.
+
+    Attributes
+    ----------
+    axes : of these the last one may be the rows, whose ends are copied with each box
+    reached : how far applications read along them; 0 along the other axes
+    lags, leads : of each call, along all axes; see `schedule`
+    applications : the calls, without what they read beyond along closed axes
     """
-    applications = [call.application() for call in calls]
-    ndim = calls[0].plan.program.ndim
-    if not _wraps_rows(calls[0].arrays[0]):
-        return applications, (0,) * ndim
-    reached = max(
-        (max(low[-1], high[-1]) for one in applications for low, high in one.reads.values()),
-        default=0,
-    )
-    without = [
-        Application(
-            {a: ((*low[:-1], 0), (*high[:-1], 0)) for a, (low, high) in one.reads.items()},
-            one.writes,
+
+    ndim: int
+    axes: tuple[int, ...]
+    reached: Widths
+    lags: Sequence[Widths]
+    leads: Sequence[Widths]
+    applications: Sequence[Application]
+
+    @classmethod
+    def of(cls, calls: Sequence[Call]) -> Closed:
+        """Local, and the same on all ranks."""
+        applications = [call.application() for call in calls]
+        decomposition = calls[0].arrays[0].layout.decomposition
+        ndim = len(decomposition.shape)
+        lags = schedule.shifts(applications, ndim)
+        leads = schedule.shifts(schedule.mirrored(applications), ndim)
+        axes = tuple(
+            axis
+            for axis, (cells, periodic, parts) in enumerate(
+                zip(decomposition.shape, decomposition.periodic, decomposition.ranks, strict=True)
+            )
+            if periodic
+            and parts == 1
+            and (
+                axis == ndim - 1
+                or max(a[axis] + b[axis] for a, b in zip(lags, leads, strict=True)) <= cells
+            )
         )
-        for one in applications
-    ]
-    return without, (*(0,) * (ndim - 1), reached)
+        reached, without = [0] * ndim, []
+        for one in applications:
+            reads = {}
+            for array, (low, high) in one.reads.items():
+                for axis in axes:
+                    reached[axis] = max(reached[axis], low[axis], high[axis])
+                reads[array] = _open(low, axes), _open(high, axes)
+            without.append(Application(reads, one.writes))
+        return cls(ndim, axes, tuple(reached), lags, leads, without)
 
-
-def _wraps_rows(array: DistArray) -> bool:
-    """Whether rows are whole on each rank and periodic."""
-    decomposition = array.layout.decomposition
-    return decomposition.periodic[-1] and decomposition.ranks[-1] == 1
+    @property
+    def rows(self) -> bool:
+        return self.ndim - 1 in self.axes
 
 
 class TiledSteps:
@@ -123,70 +149,114 @@ class TiledSteps:
         self._calls = calls
         arrays = {array.block.serial: array for call in calls for array in call.arrays}
         self.blocks = [array.block for array in arrays.values()]
-        applications, wrapped = _applications(calls)
-        ndim, first = calls[0].plan.program.ndim, calls[0].arrays[0]
-        needs = schedule.needs(applications, ndim, whole=whole)
+        self._closed = closed = Closed.of(calls)
+        needs = schedule.needs(closed.applications, closed.ndim, whole=whole)
         self.needed = set(needs) if whole else set(arrays)
         fields = [
-            FieldReads(_regions(array, needs.get(serial), wrapped), {})
+            FieldReads(_regions(array, needs.get(serial), closed.reached), {})
             for serial, array in arrays.items()
         ]
-        self._refresh = Refresh(fields, self.blocks, first.communicator)
-        self.written = {n for one in applications for n in one.writes}
-        lags = schedule.shifts(applications, ndim)
-        boxes = [
-            list(_grown(call, beyond))
-            for call, beyond in zip(calls, schedule.margins(applications, ndim), strict=True)
-        ]
+        self._refresh = Refresh(fields, self.blocks, calls[0].arrays[0].communicator)
+        self.written = {n for one in closed.applications for n in one.writes}
         self._scalars = [bytearray(call.launch.scalar_bytes) for call in calls]
-        wraps = self._row_wraps(arrays, wrapped[-1]) if _wraps_rows(first) else {}
-        writes = [one.writes for one in applications]
-        self._runner = self._bound(schedule.entries(boxes, lags, sizes), writes, wraps)
+        self._runner = self._bound(arrays, sizes)
         cells = sum(call.plan.tally.cells for call in calls)
         nbytes = sum(call.plan.tally.nbytes for call in calls)
         self._tally = spans.tally("tile", calls[0].plan.program.name, cells=cells, nbytes=nbytes)
 
-    def _row_wraps(self, arrays: Mapping[int, DistArray], reached: int) -> dict[int, RowWrap]:
-        """For each array that is written, the copies at the ends of its rows."""
-        found = {}
-        for serial in self.written:
-            block = arrays[serial].block
-            layout = block.layout
-            found[serial] = RowWrap(
-                block.memory, layout.components, layout.halo, block.owned.shape[-1],
-                (reached, reached),
-            )  # fmt: skip
-        return found
-
-    def _bound(
-        self,
-        entries: Iterator[schedule.Entry],
-        writes: Sequence[frozenset[int]],
-        wraps: Mapping[int, RowWrap],
-    ) -> Runner:
-        """All boxes with their applications: the calls, then the wraps."""
+    def _bound(self, arrays: Mapping[int, DistArray], sizes: Sequence[int]) -> Runner:
+        """All that is done in all tiles."""
         backend = self.blocks[0].backend
-        parts = [
+        calls, closed = self._calls, self._closed
+        parts: list[Sequence[Any]] = [
             (*call.launch.addresses, _address_of(scalars), call.launch.results_address)
-            for call, scalars in zip(self._calls, self._scalars, strict=True)
+            for call, scalars in zip(calls, self._scalars, strict=True)
         ]
-        number_of = {serial: len(parts) + n for n, serial in enumerate(wraps)}
-        wrap = address(function(backend, "wrap_rows"))
-        parts += [
-            (wrap, one.memory.ctypes.data, one.layout.ctypes.data, 0, 0) for one in wraps.values()
+        wraps: dict[tuple[int, int], int] = {}
+        kept: list[Any] = []
+        for axis in closed.axes:
+            kind = RowWrap if axis == closed.ndim - 1 else LineWrap
+            work = address(function(backend, kind.symbol))
+            for serial in sorted(self.written) if closed.reached[axis] else ():
+                one = kind(arrays[serial].block, axis, closed.reached[axis])
+                wraps[axis, serial] = len(parts)
+                parts.append((work, one.memory.ctypes.data, one.layout.ctypes.data, 0, 0))
+                kept.append(one)
+        pieces, rest = self._pieces(sizes, wraps)
+        which, bounds = schedule.entries(pieces)
+        work_of = np.array([piece.work for piece in pieces])
+        table = table_of(work_of[which], bounds, np.array(rest, np.int64)[which])
+        return Runner(backend, table, np.array(parts, np.uint64), (calls, self._scalars, kept))
+
+    def _pieces(
+        self, sizes: Sequence[int], wraps: Mapping[tuple[int, int], int]
+    ) -> tuple[list[Piece], list[Sequence[int]]]:
+        """What is done in each tile, and what kernels want to know of it besides."""
+        calls, closed = self._calls, self._closed
+        shape = calls[0].arrays[0].layout.decomposition.shape
+        margins = schedule.margins(closed.applications, closed.ndim)
+        boxes = [list(_grown(call, beyond)) for call, beyond in zip(calls, margins, strict=True)]
+        cuts = [
+            schedule.cut(
+                [(box.start[axis], box.stop[axis]) for masked in boxes for box, _ in masked],
+                [lag[axis] for masked, lag in zip(boxes, closed.lags, strict=True) for _ in masked],
+                size,
+                shape[axis] if axis in closed.axes else 0,
+            )
+            for axis, size in enumerate(sizes)
         ]
-        rows: list[tuple[int, Box, Sequence[int]]] = []
-        for entry in entries:
-            call = self._calls[entry.application]
-            rest = call.launch.box_constants(entry.mask)
-            rows.append((entry.application, entry.box, rest))
-            rows += [
-                (number_of[serial], entry.box, (0,) * len(rest))
-                for serial in (writes[entry.application] if wraps else ())
-            ]
-        return Runner(
-            backend, table_of(rows), np.array(parts, np.uint64), (self._calls, self._scalars, wraps)
-        )
+        pieces: list[Piece] = []
+        rest: list[Sequence[int]] = []
+
+        def add(work: int, ranges: Sequence[Ranges], inner: Box, more: Sequence[int]) -> None:
+            ends = list(zip(inner.start, inner.stop, strict=True))[len(cuts) :]
+            pieces.append(Piece(work, ranges, ends))
+            rest.append(more)
+
+        for number, (call, masked) in enumerate(zip(calls, boxes, strict=True)):
+            lag, lead = closed.lags[number], closed.leads[number]
+            for box, mask in masked:
+                more = call.launch.box_constants(mask)
+                parts = [
+                    one.ranges(box.start[axis], box.stop[axis], lag[axis], lead[axis])
+                    for axis, one in enumerate(cuts)
+                ]
+                for axis, work, ranges in self._seams(call, cuts, parts, wraps):
+                    add(work, ranges, box.with_axis(axis, 0, 1), (0,) * len(more))
+                for ranges in itertools.product(*parts):
+                    add(number, ranges, box, more)
+                    for serial in sorted(closed.applications[number].writes):
+                        row = wraps.get((closed.ndim - 1, serial))
+                        if row is not None:
+                            add(row, ranges, box, (0,) * len(more))
+        return pieces, rest
+
+    def _seams(
+        self,
+        call: Call,
+        cuts: Sequence[Cut],
+        parts: Sequence[Sequence[Ranges]],
+        wraps: Mapping[tuple[int, int], int],
+    ) -> Iterator[tuple[int, int, Sequence[Ranges]]]:
+        """The copies of both ends of closed axes to their halos that a call needs in seams: the
+        axis, the copy, and where.
+        """
+        reads = call.application().reads
+        for axis, one in enumerate(cuts):
+            if not one.around:
+                continue
+            for serial, (low, high) in sorted(reads.items()):
+                work = wraps.get((axis, serial))
+                if work is None or not (low[axis] or high[axis]):
+                    continue
+                across = [
+                    [one.in_seam()]
+                    if other == axis
+                    else [_widened(ranges, low[other], high[other]) for ranges in found]
+                    for other, found in enumerate(parts)
+                ]
+                for ranges in itertools.product(*across):
+                    yield axis, work, ranges
 
     def run(self, scalars: Sequence[Sequence[Any]], time: float | None) -> None:
         """Exchange the halos and make all steps, with the scalars of each call. Collective."""
@@ -200,6 +270,18 @@ class TiledSteps:
         for block in self.blocks:
             if block.serial in self.written:
                 block.changed()
+
+
+def _open(widths: Widths, closed: Sequence[int]) -> Widths:
+    """Widths without those along closed axes."""
+    return tuple(0 if axis in closed else width for axis, width in enumerate(widths))
+
+
+def _widened(ranges: Ranges, low: int, high: int) -> Ranges:
+    """Ranges with what an application reads besides."""
+    start, stop = ranges
+    some = start < stop
+    return start - low * some, stop + high * some
 
 
 def _regions(array: DistArray, need: tuple[Widths, Widths] | None, wrapped: Widths) -> HaloReads:

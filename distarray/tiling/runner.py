@@ -5,19 +5,24 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from distarray.arraylike import HostArray
 from distarray.backends.base import Backend
-from distarray.layout import Component
-from distarray.regions import Box
+
+if TYPE_CHECKING:
+    from distarray.block import Block
 
 #: `run_boxes` calls for each row of a table the function of its application. `wrap_rows` has the
 #: signature of kernels: it copies, for each row of a box of one array, the cells at both ends of
 #: the last axis to the halo on the other side. Its layout holds the bytes between neighbours along
 #: the outer axes, of an element and of a row's cells, and the bytes to copy below and above.
+#: `wrap_lines` does likewise with whole rows at the ends of an outer axis, for the lines of the box
+#: across it. Its layout: components and bytes between them, cells of the axis, cells to copy, bytes
+#: between lines along it and across it, which axis that is, and bytes of a row with its halo. Where
+#: there is no axis across it, the axis itself stands for it, along which the box has one cell.
 TEXT = r"""
 #include <stdint.h>
 #include <string.h>
@@ -30,6 +35,21 @@ void run_boxes(int64_t count, int64_t width, const int64_t *table, void *const *
     void *const *one = applications + 5 * table[0];
     ((work *)one[0])(one[1], one[2], one[3], table + 1, one[4]);
   }
+}
+
+void wrap_lines(void *const *memory, const int64_t *layout, const void *scalars,
+    const int64_t *box, void *const *results) {
+  const int64_t components = layout[0], apart = layout[1], cells = layout[2], reach = layout[3];
+  const int64_t pitch = layout[4], across = layout[5], nbytes = layout[7];
+  const int64_t *lines = box + 2 * layout[6];
+  for (int64_t c = 0; c < components; c++)
+    for (int64_t l = lines[0]; l < lines[1]; l++) {
+      char *first = (char *)memory[0] + c * apart + l * across;
+      for (int64_t m = 1; m <= reach; m++)
+        memcpy(first - m * pitch, first + (cells - m) * pitch, nbytes);
+      for (int64_t m = 0; m < reach; m++)
+        memcpy(first + (cells + m) * pitch, first + m * pitch, nbytes);
+    }
 }
 
 void wrap_rows(void *const *memory, const int64_t *layout, const void *scalars,
@@ -67,43 +87,78 @@ class RowWrap:
 
     Parameters
     ----------
-    memory : ndarray
-        Padded, components first.
-    components : tuple of int
-    origin : where the first owned cell is, along each grid axis
-    cells : of a row
-    low, high : cells of the halo to fill below and above
+    block : Block
+    axis : the last one
+    reach : cells of the halo to fill on both sides
     """
 
-    def __init__(
-        self,
-        memory: HostArray,
-        components: Component,
-        origin: Sequence[int],
-        cells: int,
-        reach: tuple[int, int],
-    ) -> None:
-        item, depth = memory.itemsize, len(components)
-        grid = memory.strides[depth:]
-        first = memory.ctypes.data + sum(i * s for i, s in zip(origin, grid, strict=True))
-        count = int(np.prod(components, dtype=int))
-        apart = memory.strides[depth - 1] if depth else 0
-        outer = grid[:-1]
-        self.memory = np.array([first], np.uint64)
+    symbol = "wrap_rows"
+
+    def __init__(self, block: Block, axis: int, reach: int) -> None:
+        item = block.memory.itemsize
+        count, apart, pitches = _strides(block)
+        self.memory = np.array([_origin(block)], np.uint64)
         self.layout = np.array(
-            [count, apart, len(outer), cells * item, reach[0] * item, reach[1] * item, *outer],
+            [
+                count,
+                apart,
+                axis,
+                block.owned.shape[axis] * item,
+                *2 * [reach * item],
+                *pitches[:-1],
+            ],
             np.int64,
         )
 
 
-def table_of(rows: Sequence[tuple[int, Box, Sequence[int]]]) -> HostArray:
-    """The table of `run_boxes`: an application, a box, and what kernels want to know besides."""
-    return np.array(
-        [
-            (number, *(b for pair in zip(box.start, box.stop, strict=True) for b in pair), *rest)
-            for number, box, rest in rows
-        ],
-        np.int64,
+class LineWrap:
+    """Copies rows at both ends of an outer axis to its halos, as an application of `run_boxes`.
+
+    Parameters
+    ----------
+    block : Block
+    axis : which is periodic and held whole
+    reach : cells of the halo to fill on both sides
+    """
+
+    symbol = "wrap_lines"
+
+    def __init__(self, block: Block, axis: int, reach: int) -> None:
+        memory = block.memory
+        count, apart, pitches = _strides(block)
+        other = 1 - axis if len(pitches) > 2 else axis
+        self.memory = np.array(
+            [_origin(block) - block.layout.halo[-1] * memory.itemsize], np.uint64
+        )
+        self.layout = np.array(
+            [
+                count, apart, block.owned.shape[axis], reach, pitches[axis],
+                pitches[other] if other != axis else 0, other,
+                memory.shape[-1] * memory.itemsize,
+            ],
+            np.int64,
+        )  # fmt: skip
+
+
+def _origin(block: Block) -> int:
+    """The address of the first owned cell."""
+    grid = block.memory.strides[len(block.layout.components) :]
+    inner = sum(i * s for i, s in zip(block.layout.halo, grid, strict=True))
+    return int(block.memory.ctypes.data + inner)
+
+
+def _strides(block: Block) -> tuple[int, int, tuple[int, ...]]:
+    """The number of components, and the bytes between them and between cells along each axis."""
+    depth = len(block.layout.components)
+    strides = block.memory.strides
+    count = int(np.prod(block.layout.components, dtype=int))
+    return count, strides[depth - 1] if depth else 0, strides[depth:]
+
+
+def table_of(work: HostArray, bounds: HostArray, rest: HostArray) -> HostArray:
+    """The table of `run_boxes`: applications, boxes, and what kernels want to know besides."""
+    return np.ascontiguousarray(
+        np.concatenate([work[:, None], bounds.reshape(len(work), -1), rest], axis=1), np.int64
     )
 
 

@@ -5,15 +5,14 @@ All is in cells per axis. `low` and `high` are distances below and above a point
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from distarray.regions import Box
+import numpy as np
+
+from distarray.arraylike import HostArray
 
 Widths = tuple[int, ...]
-#: Boxes to compute, each with a mask of stores.
-MaskedBoxes = Sequence[tuple[Box, int]]
 
 
 @dataclass(frozen=True)
@@ -89,50 +88,97 @@ def needs(
     return found
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A box that one application computes."""
-
-    application: int
-    box: Box
-    mask: int
-
-
-def entries(
-    boxes: Sequence[MaskedBoxes], lags: Sequence[Widths], sizes: Sequence[int]
-) -> Iterator[Entry]:
-    """All boxes in the order in which they are computed.
-
-    Parameters
-    ----------
-    boxes : for each application, what it computes
-    lags : of `shifts`
-    sizes : cells of a tile along the first axes; the others are not cut
-    """
-    cuts = [_cuts(boxes, lags, axis, size) for axis, size in enumerate(sizes)]
-    for tile in itertools.product(*cuts):
-        for number, (masked, lag) in enumerate(zip(boxes, lags, strict=True)):
-            for whole, mask in masked:
-                box = whole
-                for axis, (start, stop) in enumerate(tile):
-                    low = max(whole.start[axis], start - lag[axis])
-                    high = min(whole.stop[axis], stop - lag[axis])
-                    box = box.with_axis(axis, low, high)
-                if not box.empty:
-                    yield Entry(number, box, mask)
-
-
-def _cuts(
-    boxes: Sequence[MaskedBoxes], lags: Sequence[Widths], axis: int, size: int
-) -> list[tuple[int, int]]:
-    """The ranges of all tiles along an axis, before they are shifted."""
-    ranges = [
-        (box.start[axis] + lag[axis], box.stop[axis] + lag[axis])
-        for masked, lag in zip(boxes, lags, strict=True)
-        for box, _ in masked
-        if not box.empty
+def mirrored(applications: Sequence[Application]) -> list[Application]:
+    """The same, seen from the other end of every axis."""
+    return [
+        Application({a: (high, low) for a, (low, high) in one.reads.items()}, one.writes)
+        for one in applications
     ]
-    if not ranges:
-        return []
-    first, last = min(low for low, _ in ranges), max(high for _, high in ranges)
-    return [(start, start + size) for start in range(first, last, size)]
+
+
+Ranges = tuple[HostArray, HostArray]  # first and last + 1 cell, for every tile of an axis
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An axis in tiles of `size` cells from `first` on.
+
+    With `around`, the cells of a periodic axis that one rank holds whole, nothing is computed
+    twice: the first tile begins for later applications as much further up as the others are shifted
+    down, and one tile more, the seam, computes what is left at both ends.
+    """
+
+    first: int
+    tiles: int
+    size: int
+    around: int = 0
+
+    def ranges(self, start: int, stop: int, lag: int, lead: int) -> list[Ranges]:
+        """Where an application computes the cells from `start` to `stop`: one range, and where the
+        axis is closed, a second one at its low end.
+        """
+        edges = self.first + self.size * np.arange(self.tiles + 1)
+        if not self.around:
+            return [(np.maximum(edges[:-1] - lag, start), np.minimum(edges[1:] - lag, stop))]
+        seam = stop - lag
+        low = np.append(np.maximum(edges[:-1] - lag, start + lead), seam)
+        high = np.append(np.minimum(edges[1:] - lag, seam), stop)
+        nowhere = np.zeros(self.tiles, int)
+        return [(low, high), (np.append(nowhere, start), np.append(nowhere, start + lead))]
+
+    def in_seam(self) -> Ranges:
+        """One cell in the seam, none elsewhere."""
+        start = np.zeros(self.tiles + 1, int)
+        stop = start.copy()
+        stop[-1] = 1
+        return start, stop
+
+
+def cut(bounds: Sequence[tuple[int, int]], lags: Sequence[int], size: int, around: int) -> Cut:
+    """An axis along which applications with these lags compute what lies between these bounds."""
+    if around:
+        return Cut(0, -(-around // size), size, around)
+    first = min((low + lag for (low, _), lag in zip(bounds, lags, strict=True)), default=0)
+    last = max((high + lag for (_, high), lag in zip(bounds, lags, strict=True)), default=0)
+    return Cut(first, -(-max(0, last - first) // size), size)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is done in every tile, if its ranges are not empty there.
+
+    Attributes
+    ----------
+    work : int
+        Tells apart what is done.
+    ranges : of each axis that is cut
+    inner : (first, last + 1) of each axis that is not
+    """
+
+    work: int
+    ranges: Sequence[Ranges]
+    inner: Sequence[tuple[int, int]]
+
+
+def entries(pieces: Sequence[Piece]) -> tuple[HostArray, HostArray]:
+    """All that is done, tile by tile.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        Which piece.
+    ndarray, shape (n, axes, 2)
+        First and last + 1 cell along each axis.
+    """
+    outer = len(pieces[0].ranges)
+    shape = (*(len(start) for start, _ in pieces[0].ranges), len(pieces))
+    bounds = np.empty((*shape, outer + len(pieces[0].inner), 2), np.int64)
+    for number, piece in enumerate(pieces):
+        for axis, ends in enumerate(piece.ranges):
+            along = [1] * outer
+            along[axis] = -1
+            for side in (0, 1):
+                bounds[..., number, axis, side] = ends[side].reshape(along)
+        bounds[..., number, outer:, :] = np.reshape(piece.inner, (-1, 2))
+    done = (bounds[..., 0] < bounds[..., 1]).all(axis=-1)
+    return np.broadcast_to(np.arange(len(pieces)), shape)[done], bounds[done]
