@@ -73,9 +73,11 @@ def _packed(buffer: Any, piece: Piece, memory: Any) -> Any:
 
 
 def local_copies(copies: Sequence[LocalCopy], blocks: Sequence[Block]) -> list[BoxCopy]:
-    """Copies within the blocks, for halo regions that this rank owns itself."""
+    """Copies within the blocks, for halo regions that this rank owns itself: field by field, whose
+    parts are still in the cache when the next region is copied.
+    """
     return [
         BoxCopy(memory[copy.source.slices()], memory[copy.target.slices()])
-        for copy in copies
+        for copy in sorted(copies, key=lambda copy: (copy.field, copy.component))
         for memory in [blocks[copy.field].component(copy.component)]
     ]

@@ -14,8 +14,9 @@ From `begin` to `finish` the halo that messages fill may change at any time, so 
 none of it may be computed; what the rank copies from itself is there when `begin` returns. Owned
 cells may be written from then on, unless `begin` was told that they are not.
 
-Where the two streams are one, as on the CPU, packing and copying are one call. The host waits for
-no stream here; a transport may (see `transports`).
+Where the two streams are one, as on the CPU, the rank copies from itself when messages have been
+started, while they are under way. The host waits for no stream here; a transport may (see
+`transports`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distarray import spans
-from distarray.backends.base import Stream
 from distarray.block import Block
 from distarray.comm.base import Communicator, PersistentExchange, Request
 from distarray.errors import CommunicationError
@@ -69,20 +69,15 @@ class HaloExchange:
         self.plan = plan
         self._under_way = False
         self._backend = backend = blocks[0].backend
-        own, pack = local_copies(plan.copies, blocks), []
+        self._copy_own = backend.prepare_copies(local_copies(plan.copies, blocks))
         self._messages: PersistentExchange | None = None
         if plan.sends or plan.receives:
             sent = MessageBuffers(plan.sends, blocks, backend)
             received = MessageBuffers(plan.receives, blocks, backend)
             self._messages = communicator.prepare_exchange(sent.transfers, received.transfers)
+            self._pack = backend.prepare_copies(sent.packing())
             self._unpack = backend.prepare_copies(received.unpacking())
-            pack = sent.packing()
-        # Copies are work of compute unless they are given a stream.
-        self._stream: tuple[Stream, ...] = (backend.communication,)
-        if backend.communication is backend.compute:
-            own, pack, self._stream = own + pack, [], ()
-        self._copy_own = backend.prepare_copies(own)
-        self._pack = backend.prepare_copies(pack) if pack else None
+        self._one_stream = backend.communication is backend.compute
         self._ready, self._packed, self._done = (backend.event() for _ in range(3))
         self._traffic = spans.tally(
             "exchange",
@@ -115,27 +110,34 @@ class HaloExchange:
                 "A halo exchange was begun again before it was finished; "
                 "finish the pending exchange first."
             )
+        request: Request | None = None
         start = spans.enter()
-        if self._messages is None:
+        if self._messages is not None:
+            if self._one_stream:
+                self._pack()
+            else:
+                self._give_packing(protect=protect)
+            spans.leave(_PACKING, start)
+            self._sent_at = start = spans.enter()
+            request = self._messages.start()
+            spans.leave(_SENDING, start)
+            start = spans.enter()
+        if self.plan.copies and (self._one_stream or request is None):
             self._copy_own()
             spans.leave(_PACKING, start)
-            self._under_way = True
-            return PendingExchange(self, None)
+        self._under_way = True
+        return PendingExchange(self, request)
+
+    def _give_packing(self, *, protect: bool) -> None:
+        """Give both streams of a device all that comes before the messages."""
         compute, communication = self._backend.compute, self._backend.communication
         compute.record(self._ready)
         self._copy_own()
         communication.wait(self._ready)
-        if self._pack is not None:
-            self._pack(*self._stream)
+        self._pack(communication)
         if protect:
             communication.record(self._packed)
             compute.wait(self._packed)
-        spans.leave(_PACKING, start)
-        self._sent_at = start = spans.enter()
-        request = self._messages.start()
-        spans.leave(_SENDING, start)
-        self._under_way = True
-        return PendingExchange(self, request)
 
     def _finish(self, request: Request | None) -> None:
         if request is not None and self._under_way:
@@ -144,8 +146,11 @@ class HaloExchange:
             spans.leave(_WAITING, start)
             spans.leave(self._traffic, self._sent_at)
             start = spans.enter()
-            self._unpack(*self._stream)
-            self._backend.communication.record(self._done)
-            self._backend.compute.wait(self._done)
+            if self._one_stream:
+                self._unpack()
+            else:
+                self._unpack(self._backend.communication)
+                self._backend.communication.record(self._done)
+                self._backend.compute.wait(self._done)
             spans.leave(_UNPACKING, start)
         self._under_way = False
