@@ -105,7 +105,9 @@ class Block:
             del self.fresh[key]
 
     def stale(self, reads: HaloReads) -> HaloReads:
-        """The part of `reads` that is not fresh."""
+        """The part of `reads` that is not fresh; not to be changed."""
+        if not self.fresh:
+            return reads
         return {
             key: widths
             for key, widths in reads.items()
