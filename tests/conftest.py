@@ -45,6 +45,7 @@ def pytest_report_header() -> str:
     return f"device: {devices.current()}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before items are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what makes no sense on the device; the summary says what and why."""
     kept: list[pytest.Item] = []
@@ -54,6 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         why = _reason(item)
         (left if why else kept).append(item)
         file = _rank_file(item)
+        if devices.seldom(file or item.path.name):
+            item.add_marker("seldom")
         if why:
             counted[file or item.path.name, why] += 1
         elif file:

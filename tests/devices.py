@@ -96,6 +96,35 @@ NOT_SIMULATED = {
     ),
 }
 
+#: Files whose tests run on the simulated device with `-m "not slow"` alone: flows and their parts
+#: call kernels, sums and exchanges as the other files do, and what they compute is tested on the
+#: CPU, whose bits those of `ranks_*.py` compare with the simulated device's in every run.
+SELDOM_SIMULATED = (
+    "ranks_errors_*.py",
+    "ranks_io_*.py",
+    "ranks_series.py",
+    *(
+        f"ranks_{name}.py"
+        for name in (
+            "advection", "burgers", "diffusion", "euler", "hyperbolic", "lbm", "shallow_water",
+            "solvers_fft_poisson", "solvers_multigrid", "solvers_options", "solvers_parts", "wave",
+        )
+    ),
+    "test_cli.py",
+    "test_io_damage.py",
+    "test_readme.py",
+    *(
+        f"test_solvers_{name}.py"
+        for name in (
+            "*_costs", "*_errors", "*_failures", "*_kept", "*_singular", "burgers", "diffusion",
+            "euler", "flows", "hyperbolic", "immersed", "incompressible", "lbm", "reference",
+            "shallow_water*", "sides", "wave*",
+        )
+    ),
+    "test_validation_*.py",
+    "test_view.py",
+)  # fmt: skip
+
 #: Files that make faults on purpose, with devices of their own.
 PROVOKING_RACES = "test_simulated*.py"
 
@@ -114,6 +143,13 @@ def reason(file: str | Path, function: str) -> str | None:
         if fnmatch.fnmatch(name, pattern) or pattern == f"{name}::{function}":
             return why
     return None
+
+
+def seldom(file: str) -> bool:
+    """Whether a file's tests add little on the current device to those of other files."""
+    return current() == "simulated" and any(
+        fnmatch.fnmatch(file, pattern) for pattern in SELDOM_SIMULATED
+    )
 
 
 def functions_left_out(file: str) -> list[tuple[str, str]]:
