@@ -21,6 +21,7 @@ COMMANDS = {
         "say what this machine offers and whether the package works on it",
     ),
     "bench": ("distarray.bench", "measure the package beside a hand-written loop"),
+    "tune": ("distarray.tuning.command", "time ways to run a loop and keep the fastest for auto"),
     "view": ("distarray.view", "say what is in a file, verify it, draw a part of it"),
 }
 

@@ -36,6 +36,7 @@ from distarray.points import Points
 from distarray.profile import Profile
 from distarray.topology import Topology
 from distarray.transports.choice import place
+from distarray.tuning import store
 
 
 class Grid(GridGeometry):
@@ -52,7 +53,8 @@ class Grid(GridGeometry):
     halo : int or sequence of int
         Width of the halo of arrays made on this grid.
     ranks : sequence of int, optional
-        Process grid, 0 for a free axis; by default the one with the least halo surface.
+        Process grid, 0 for a free axis; by default the one with the least halo surface, or one
+        that `python -m distarray tune --apply grid` has kept for this machine.
     comm : mpi4py communicator, optional
         Ranks that share the grid; it is duplicated. None: the world under a launcher, else this
         process.
@@ -129,6 +131,10 @@ class Grid(GridGeometry):
         widths = check_halo(halo, len(cells))
         geometry = geometry_of(cells, names, wraps, bounds, coordinates)
         backend, communicator = place(device, transport, comm)
+        stored = store.process_grid(communicator, backend.name, cells, wraps, widths)
+        if ranks is None and stored is not None:
+            ranks = stored
+            store.note(f"process grid {stored} for {cells}")
         chosen = choose_ranks(cells, communicator.size, ranks=ranks, periodic=wraps, halo=widths)
         decomposition = Decomposition(cells, chosen, periodic=wraps, halo=widths)
         topology = Topology(decomposition, communicator, transport)

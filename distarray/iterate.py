@@ -99,9 +99,10 @@ def iterate(
     tile : "auto" or int
         Steps per pass over memory and per exchange of halos; the bits are those of single steps.
         So many, or the most below that after which rotating arrays are in their places again and
-        for which blocks are wide enough, and at most 64. "auto" tries some numbers, in steps that
-        count, and goes on with the fastest. Where halos are too narrow the loop works on private
-        arrays with wider ones, which are copied in and out once. See Notes for what is tiled.
+        for which blocks are wide enough, and at most 64. "auto" takes what `python -m distarray
+        tune` has kept for this loop; else it tries some numbers, in steps that count, and goes on
+        with the fastest. Where halos are too narrow the loop works on private arrays with wider
+        ones, which are copied in and out once. See Notes for what is tiled.
     callback : function(steps_done, time, arrays), optional
         Called after each step by which `steps_done`, those before `first` included, is a multiple
         of `every`, with all arrays in rotated order, coefficients among them. What it returns is

@@ -19,6 +19,7 @@ import numpy as np
 from distarray import spans
 from distarray.comm import default
 from distarray.comm.base import Communicator
+from distarray.tuning import store
 
 #: What is computed; the others are communication and files.
 _COMPUTE = ("core", "remainder", "block", "graph", "tile")
@@ -82,6 +83,8 @@ class Report:
         The rank that computed longest.
     memory : int
         Bytes of host memory at their peak, of the rank that had most.
+    tuned : tuple of str
+        What `python -m distarray tune` has kept and this program used, such as "tile 8 for heat".
     """
 
     ranks: int
@@ -97,6 +100,7 @@ class Report:
     hidden: float
     slowest: int
     memory: int
+    tuned: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as plain values, for JSON. Local."""
@@ -118,6 +122,7 @@ class Report:
             f"{self.ranks} {'rank' if self.ranks == 1 else 'ranks'}",
             self._communication(),
             f"Memory: at most {self.memory / 2**20:.0f} MiB on a host process",
+            *(f"Tuned: {text}" for text in self.tuned),
         ]
         return "\n".join(lines)
 
@@ -184,6 +189,7 @@ def report(comm: Any = None) -> Report:
         hidden=1.0 - waited / under_way if under_way else float("nan"),
         slowest=-int(_most(communicator, [-slowest])[0]),
         memory=int(_most(communicator, [_peak_memory()])[0]),
+        tuned=store.used(),
     )
 
 

@@ -35,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Also for the CPU: a GPU at hand must not change what is tested.
     os.environ[devices.VARIABLE] = config.getoption("device")
     os.environ.setdefault("DISTARRAY_CACHE", str(_kernel_cache()))
+    # Nor must what was tuned on this machine.
+    os.environ["DISTARRAY_TUNING"] = "0"
     # Times on a busy machine say nothing about an example.
     settings.register_profile("distarray", deadline=None, print_blob=True)
     settings.load_profile("distarray")

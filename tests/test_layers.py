@@ -28,7 +28,7 @@ LAYERS = {
     "blocks": (
         "block", "topology", "halo.buffers", "halo.exchange", "transports", "boundary", "pending",
         "resident", "contributions", "block_reductions", "redistribute", "collect",
-        "arguments",
+        "arguments", "tuning.store",
     ),
     "array": (
         "array", "reductions", "elementwise", "functions", "indexing", "placement",
@@ -36,13 +36,13 @@ LAYERS = {
     "grid": ("grid", "grid_geometry", "profile", "creation", "points"),
     "uses": (
         "random", "pencils", "lines", "line_transforms", "fft", "linalg", "kernels", "graphs",
-        "tiling",
+        "tiling", "tuning", "tuning.steps",
         "iterate", "io", "logging", "report", "timeline",
     ),
     "package": ("__init__",),
     "programs": (
         "cli", "bench", "bench_files", "doctor", "view", "panels", "pictures", "selftest",
-        "testing", "__main__",
+        "testing", "tuning.command", "tuning.measure", "tuning.kernels", "__main__",
     ),
 }  # fmt: skip
 LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) for name in names}

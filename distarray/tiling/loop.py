@@ -18,6 +18,8 @@ from distarray.stencil.expression import SAME, Coordinate, Read, Spacing, walk
 from distarray.tiling.plan import Call, TiledSteps, halo_of
 from distarray.tiling.runner import function
 from distarray.tiling.schedule import Widths
+from distarray.tuning import store as tuned
+from distarray.tuning.steps import case_of
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -86,9 +88,22 @@ class Tiling:
         elif self._asked is not None:
             self._depth = self._rounded(self._asked, 0)
         else:
-            found = self._kept.find(self._key)
+            found = self._kept.find(self._key) or self._stored()
             # The other kernels of the step may be others, and read farther.
             self._depth = found if found is None else self._rounded(found, 0)
+
+    def _stored(self) -> int | None:
+        """What `python -m distarray tune` has kept for this loop. Collective if it has kept any."""
+        if not tuned.choices(self._communicator).tiles:
+            return None
+        loop = self._loop
+        programs = [plan.program for plan, _ in loop.planned(0, loop.arrays)]
+        case = case_of(self._fields[0], programs, loop.positions_of_stages(), loop.cycle)
+        found = tuned.tile(self._communicator, case)
+        if found is not None:
+            tuned.note(f"tile {found} for {programs[0].name}")
+            self._kept.keep(self._key, found)
+        return found
 
     @property
     def active(self) -> bool:

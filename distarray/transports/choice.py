@@ -6,6 +6,7 @@ so is that a GPU, or a transport that was asked for, is not used.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from distarray.transports.detection import MpiSupport, probed, said_of_device_me
 from distarray.transports.device import DeviceTransport
 from distarray.transports.host import HostTransport
 from distarray.transports.staged import StagedTransport
+from distarray.tuning import store
 
 TRANSPORTS = ("auto", "nccl", "device", "staged", "host")
 _VARIABLE = "DISTARRAY_TRANSPORT"
@@ -176,6 +178,12 @@ def _choose(base: Communicator, backend: Device, transport: str) -> tuple[Device
         return _with(base, backend, transport), "asked for"
     if base.size == 1:
         return _with(base, backend, "staged"), "one rank sends no messages"
+    stored = store.transport(base, backend.name)
+    if stored is not None:
+        with contextlib.suppress(CommunicationError):  # one that worked when it was measured
+            found = _with(base, backend, stored)
+            store.note(f"transport {stored} on {backend.name}")
+            return found, "`python -m distarray tune` found it fastest"
     if backend.name != "cuda":
         reason = "taken on this device unless another is asked for"
         return _with(base, backend, "staged"), reason

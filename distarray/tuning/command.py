@@ -1,0 +1,266 @@
+"""Times ways to run a loop on this machine - transports x process grids x steps per pass over
+memory - and keeps the fastest for "auto". Started by mpirun it tunes for the ranks of that job.
+
+What is kept, steps and transport unless --apply says otherwise, is used by `iterate(tile="auto")`
+for the same shape, element type, process grid and kernel, by transport="auto", and, after --apply
+grid, by grids that name no process grid. What a program says itself counts first, and bits never
+depend on it. DISTARRAY_TUNING=0 switches it off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distarray.comm import default
+from distarray.comm.base import Communicator
+from distarray.errors import DistArrayError, GridError
+from distarray.grid import Grid
+from distarray.tiling.loop import WORTH_TILING
+from distarray.tuning import store
+from distarray.tuning.kernels import NAMED, case_of_name, reach_of
+from distarray.tuning.measure import (
+    Candidate,
+    Placement,
+    Problem,
+    best,
+    depths,
+    measure,
+    process_grids,
+    transports,
+)
+
+#: What may be kept.
+KINDS = ("tile", "grid", "transport")
+_AXES = "xyz"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    add = parser.add_argument
+    names = ", ".join(NAMED)
+    add("--kernel", default="heat", help=f"{names}, or MODULE:KERNEL (default: heat)")
+    add("--scalar", action="append", default=[], metavar="NAME=VALUE", help="of the kernel")
+    add("--rotate", type=int, nargs="+", default=[], metavar="N", help="as in iterate")
+    add(
+        "--shape", type=int, nargs="+", default=[256] * 3, metavar="N", help="cells along each axis"
+    )
+    add("--dtype", default="float64", help="element type (default: float64)")
+    add(
+        "--periodic", nargs="*", choices=tuple(_AXES), metavar="AXIS",
+        help="periodic axes (default: all)",
+    )  # fmt: skip
+    add("--device", default="auto", help="as in Grid (default: auto)")
+    add(
+        "--tiles", type=int, nargs="+", metavar="K",
+        help="steps at a time (default: 1, 2, 4 and 8 rotations of the arrays)",
+    )  # fmt: skip
+    add("--grids", type=int, default=6, help="process grids to try, 0 for all (default: 6)")
+    add("--steps", type=int, default=96, help="steps of a measurement (default: 96)")
+    add("--repeat", type=int, default=5, help="measurements of each, of which the median counts")
+    add(
+        "--skip", type=float, default=1.5,
+        help="leave out what takes so many times the best at first (default: 1.5)",
+    )  # fmt: skip
+    add(
+        "--apply", nargs="*", choices=KINDS, default=["tile", "transport"],
+        help="what is kept for auto (default: tile transport)",
+    )  # fmt: skip
+    add("--json", type=Path, help="write the table to this file as well")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, print the table, keep the choice; 1 where nothing can be measured or kept, 2 for a
+    wrong option. Collective under a launcher.
+    """
+    communicator = default()
+    wrong = _wrong(options)
+    if wrong:
+        return _refuse(communicator, wrong, 2)
+    try:
+        problem = _problem(options)
+        size = communicator.size
+        candidates = [
+            Candidate(transport, ranks, tile)
+            for transport in transports(problem, communicator)
+            for ranks in process_grids(problem, size, options.grids)
+            for tile in depths(problem, options.tiles)
+        ]
+    except DistArrayError as error:  # the same on all ranks
+        return _refuse(communicator, str(error), 1)
+    before = _load()
+    cases = measure(problem, communicator, candidates)
+    chosen = best(candidates)
+    if communicator.rank:
+        return 0
+    print("\n".join(table(problem, candidates, chosen)))
+    print(
+        f"load average {before:.2f} at the start, {_load():.2f} at the end, {os.cpu_count()} cores"
+    )
+    if options.json is not None:
+        options.json.write_text(json.dumps(described(candidates, chosen), indent=1) + "\n")
+    return _kept(options, problem, size, found(candidates, cases, chosen, problem))
+
+
+def _wrong(options: argparse.Namespace) -> str:
+    """What is wrong with the options, or nothing."""
+    for name, least in (("steps", 1), ("repeat", 1), ("grids", 0), ("skip", 1)):
+        if getattr(options, name) < least:
+            return f"--{name} must be at least {least}, not {getattr(options, name)}."
+    for name in ("shape", "tiles"):
+        numbers = getattr(options, name) or (1,)
+        if min(numbers) < 1:
+            return f"--{name} takes numbers from 1, not {min(numbers)}."
+    beyond = set(options.periodic or ()) - set(_AXES[: len(options.shape)])
+    if beyond:
+        return f"--periodic names the axis {min(beyond)}, which a grid of {options.shape} lacks."
+    return ""
+
+
+def _refuse(communicator: Communicator, text: str, code: int) -> int:
+    """Print on rank 0, whose exit code is that of the job: others must not end it before."""
+    if communicator.rank:
+        return 0
+    print(f"python -m distarray tune: {text}", file=sys.stderr)
+    return code
+
+
+def _problem(options: argparse.Namespace) -> Problem:
+    shape = tuple(options.shape)
+    case = case_of_name(options.kernel, options.scalar, options.rotate)
+    try:
+        dtype = str(np.dtype(options.dtype))
+    except TypeError:
+        raise GridError(
+            f"--dtype {options.dtype} is no element type; use float64 or float32."
+        ) from None
+    from distarray.comm import SerialCommunicator
+
+    device = Grid((1,), comm=SerialCommunicator(), device=options.device).device
+    axes = _AXES[: len(shape)] if options.periodic is None else options.periodic
+    return Problem(
+        case=case,
+        reach=reach_of(case.program(len(shape), dtype)),
+        shape=shape,
+        periodic=tuple(axis in axes for axis in _AXES[: len(shape)]),
+        dtype=dtype,
+        device=device,
+        steps=options.steps,
+        repeat=options.repeat,
+        skip=options.skip,
+    )
+
+
+def _load() -> float:
+    """The load average of the last minute; nan where the system does not tell it."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return float("nan")
+
+
+# ---- what is printed
+
+
+def table(problem: Problem, candidates: Sequence[Candidate], chosen: Candidate) -> list[str]:
+    """The lines of the table; `*` marks what is chosen. Local."""
+    cells = " x ".join(map(str, problem.shape))
+    lines = [
+        f"{problem.case.name} on {cells} cells, {problem.dtype}, device {problem.device}, "
+        f"{problem.repeat} measurements of {problem.steps} steps each",
+        f"  {'transport':<11}{'process grid':<18}{'tile':>5}{'median a step':>16}{'spread':>9}"
+        f"{'of the best':>13}",
+    ]
+    for one in candidates:
+        mark = "*" if one is chosen else " "
+        ranks = " x ".join(map(str, one.ranks))
+        spread = "-" if one.behind else f"{one.spread:.0%}"
+        name = "-" if one.transport == "auto" else one.transport
+        lines.append(
+            f"{mark} {name:<11}{ranks:<18}{one.tile:>5}{one.median * 1e3:>13.4g} ms"
+            f"{spread:>9}{one.median / chosen.median:>13.3f}"
+        )
+    if any(one.behind for one in candidates):
+        lines.append("  Without a spread: far behind in the first round, left out of the others.")
+    return lines
+
+
+def described(candidates: Sequence[Candidate], chosen: Candidate) -> list[dict[str, Any]]:
+    """The table as plain values. Local."""
+    return [
+        {**asdict(one), "median": one.median, "spread": one.spread, "chosen": one is chosen}
+        for one in candidates
+    ]
+
+
+# ---- what is kept
+
+
+def found(
+    candidates: Sequence[Candidate],
+    cases: dict[Placement, store.TileChoice],
+    chosen: Candidate,
+    problem: Problem,
+) -> store.Choices:
+    """The choices that the measurements speak for: steps at a time for every process grid of which
+    more than one number went through to the end, process grid and transport of the best. Local.
+    """
+    tiles = []
+    for (transport, ranks), case in cases.items():
+        group = [o for o in candidates if (o.transport, o.ranks) == (transport, ranks)]
+        through = [one for one in group if not one.behind]
+        if transport == chosen.transport and through and len(group) > 1:
+            tiles.append(replace(case, tile=best(through).tile))
+    grid = store.GridChoice(problem.device, problem.shape, problem.periodic, chosen.ranks)
+    several = chosen.transport != "auto"
+    return store.Choices(
+        tuple(tiles),
+        (grid,) if np.prod(chosen.ranks) > 1 else (),
+        (store.TransportChoice(problem.device, chosen.transport),) if several else (),
+    )
+
+
+def _kept(options: argparse.Namespace, problem: Problem, size: int, choices: store.Choices) -> int:
+    """Keep what was asked for, and say so. By rank 0."""
+    kept = store.Choices(
+        choices.tiles if "tile" in options.apply else (),
+        choices.grids if "grid" in options.apply else (),
+        choices.transports if "transport" in options.apply else (),
+    )
+    if not len(kept):
+        print("nothing is kept")
+        return 0
+    try:
+        path = store.write(store.this_machine(size), kept)
+    except DistArrayError as error:
+        return _refuse_alone(error)
+    print(f"kept in {path}: {', '.join(said(kept, problem))}")
+    nbytes = int(np.prod(problem.shape)) * np.dtype(problem.dtype).itemsize * problem.case.count
+    if kept.tiles and nbytes // size < WORTH_TILING:
+        print(
+            f"auto makes single steps on arrays as small as these ({nbytes // size / 2**20:.3g} "
+            "MiB a rank), whatever is kept; give iterate a tile"
+        )
+    return 0
+
+
+def _refuse_alone(error: DistArrayError) -> int:
+    print(f"python -m distarray tune: {error}", file=sys.stderr)
+    return 1
+
+
+def said(kept: store.Choices, problem: Problem) -> list[str]:
+    """What choices say, in words. Local."""
+    return [
+        *(f"tile {one.tile} on {' x '.join(map(str, one.ranks))} ranks" for one in kept.tiles),
+        *(f"process grid {' x '.join(map(str, one.ranks))}" for one in kept.grids),
+        *(f"transport {one.transport} on {one.device}" for one in kept.transports),
+    ]
