@@ -24,7 +24,9 @@ from distarray.boundary import Boundary
 from distarray.collect import gather
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
+from distarray.deferred import settle_readers
 from distarray.errors import ArrayError, UnsupportedError, shown
+from distarray.fused.node import Node
 from distarray.layout import Layout
 from distarray.topology import Topology
 
@@ -39,7 +41,9 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
     and others.
 
     `shape`, `size`, `dtype` and `nbytes` are global; `local` is what this rank owns. Operators and
-    ufuncs work on owned values without communication. Everything that writes is collective.
+    ufuncs work on owned values without communication. Their results are computed when their values
+    are first needed: an expression of large arrays in one pass over memory, without arrays for
+    parts of it (see `fused`). Everything that writes is collective.
 
     Attributes
     ----------
@@ -61,7 +65,7 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
     __slots__ = (
         "__weakref__",
         "_boundary",
-        "_owned",
+        "_owned_view",
         "_views",
         "block",
         "component_prefix",
@@ -95,7 +99,7 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
             )
         self.key = (block.serial, *component_prefix)
         self._boundary = boundary
-        self._owned = block.owned_memory[component_prefix]
+        self._owned_view: Any = None
         self._views: dict[tuple[int, ...], DistArray] = {}
         if boundary is not None:
             boundary.attach(block, topology.communicator)
@@ -170,6 +174,17 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
     # What this rank holds.
 
     @property
+    def _owned(self) -> Any:
+        """The owned values; those of an operator's result are computed now, if not before. Local.
+
+        Who writes them first calls `deferred.settle_readers`.
+        """
+        view = self._owned_view
+        if view is None:
+            view = self._owned_view = self.block.owned_memory[self.component_prefix]
+        return view
+
+    @property
     def local_slices(self) -> tuple[slice, ...]:
         """Global index ranges owned here, components first. Local."""
         components = tuple(slice(0, count) for count in self.layout.components)
@@ -209,9 +224,12 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         ...     block[...] = 1.0
         """
         view = self._owned[...]
+        settle_readers(self.block)
+        self.block.open += 1
         try:
             yield view
         finally:
+            self.block.open -= 1
             view.flags.writeable = False
             self._written()
 
@@ -221,18 +239,32 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         if self._boundary is not None:
             self._boundary.fix_values(self.block)
 
-    def _like(self, dtype: Any = None, components: Sequence[int] | None = None) -> DistArray:
+    def _like(
+        self,
+        dtype: Any = None,
+        components: Sequence[int] | None = None,
+    ) -> DistArray:
         """A new array of the same placement without values and without conditions. Local, but made
         on all ranks.
         """
+        layout = self._layout_like(dtype, components)
+        return DistArray(
+            Block(layout, self.block.rank, self.block.backend), self.topology, self.grid
+        )
+
+    def _waiting(self, node: Node) -> DistArray:
+        """A new array of the same placement whose values are those of an expression. Local."""
+        block = Block(node.layout, self.block.rank, self.block.backend, values=node)
+        node.belong(block)
+        return DistArray(block, self.topology, self.grid)
+
+    def _layout_like(self, dtype: Any, components: Sequence[int] | None) -> Layout:
         layout = self.layout
         if dtype is not None and dtype != layout.dtype:
             layout = replace(layout, dtype=check_dtype(dtype))
         if components is not None and tuple(components) != layout.components:
             layout = replace(layout, components=tuple(components))
-        return DistArray(
-            Block(layout, self.block.rank, self.block.backend), self.topology, self.grid
-        )
+        return layout
 
     def _component(self, index: tuple[int, ...]) -> DistArray:
         """The view of one component, the same object each time. Local."""

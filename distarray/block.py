@@ -3,6 +3,8 @@
 A block's `memory` has the shape components + padded shape. Freshness is forgotten by every
 collective write and regained by refreshes; it depends on collective calls only, so all ranks decide
 alike whether to exchange.
+
+The memory of a block that an operator made is there when it is first asked for; see `deferred`.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from distarray import deferred
 from distarray.backends.base import Backend
-from distarray.errors import BackendError
+from distarray.deferred import Deferred
+from distarray.errors import ArrayError, BackendError
 from distarray.layout import Component, HaloReads, Layout, Offsets
 from distarray.regions import Box
 
@@ -46,32 +51,75 @@ class Block:
     Attributes
     ----------
     memory : array of the backend, shape components + padded shape, rows padded (not contiguous)
+    deferred : what will compute the values, or None once they are there
+    open : number of `with u.writing()` that are under way
     owned, padded : Box of global indices of the grid axes
     serial : int, never used again by another block
     version : int, counts collective writes
     kept : dict of what was prepared for this memory, to be done again; it goes with the block
     """
 
-    def __init__(self, layout: Layout, rank: int, backend: Backend) -> None:
+    def __init__(
+        self, layout: Layout, rank: int, backend: Backend, *, values: Deferred | None = None
+    ) -> None:
         self.layout = layout
         self.rank = rank
         self.backend = backend
-        self.owned = layout.owned(rank)
-        self.padded = layout.padded(rank)
+        self.serial = next(_serial)
+        self.deferred = values
+        self.open = 0
+        self._memory: Any = None
+        if values is None:
+            self._memory = self.allocate()
+        else:
+            deferred.wait(self)
+        self.version = 0
+        self.fresh: HaloReads = {}
+        self.filled = Filled()
+        self.kept: dict[Hashable, Any] = {}
+
+    def allocate(self, *, again: bool = False) -> Any:
+        """Zeroed memory as this block needs it; `again` permits that of a block that is gone.
+        Local.
+
+        Raises
+        ------
+        BackendError
+            There is not so much memory.
+        """
+        layout, backend = self.layout, self.backend
+        allocate = backend.allocate_again if again else backend.allocate
         try:
-            self.memory = backend.allocate(
-                layout.components, self.padded.shape, layout.halo, layout.dtype
-            )
+            return allocate(layout.components, self.padded.shape, layout.halo, layout.dtype)
         except (MemoryError, ValueError):  # NumPy raises the latter for more than 2**63 bytes
             raise BackendError(
                 f"An array of shape {layout.shape} of {layout.dtype} does not fit into memory "
                 f"(ranks={layout.decomposition.ranks}); use more nodes or fewer cells."
             ) from None
-        self.serial = next(_serial)
-        self.version = 0
-        self.fresh: HaloReads = {}
-        self.filled = Filled()
-        self.kept: dict[Hashable, Any] = {}
+
+    @cached_property
+    def owned(self) -> Box:
+        return self.layout.owned(self.rank)
+
+    @cached_property
+    def padded(self) -> Box:
+        return self.owned.grow(self.layout.halo)
+
+    @property
+    def memory(self) -> Any:
+        if self._memory is None:
+            self.settle()
+        return self._memory
+
+    def settle(self) -> None:
+        """Compute the values if they are not there yet. Local."""
+        if self.deferred is not None:
+            self.deferred.evaluate(self)
+
+    def take(self, memory: Any) -> None:
+        """Have this memory, whose values are those that were waited for. Local."""
+        self._memory, self.deferred = memory, None
+        deferred.arrived(self)
 
     @property
     def empty(self) -> bool:
@@ -94,7 +142,19 @@ class Block:
     def changed(self, component: Component | None = None) -> None:
         """Note a collective write: the halo of the component (or of all below this prefix) is
         stale.
+
+        Raises
+        ------
+        ArrayError
+            Something that was to be computed from the earlier values was not; the writer lacks
+            `deferred.settle_readers`.
         """
+        if deferred.readers(self):
+            raise ArrayError(
+                f"An array of shape {self.layout.shape} was written while results that depend on "
+                "its earlier values were still to be computed; report this as an error of the "
+                "library."
+            )
         self.version += 1
         self.filled = Filled()
         if not component:

@@ -7,12 +7,17 @@ warnings are silenced, so that ranks act alike whatever they own.
 
 Complex products and quotients use the real expansion that kernels use (see `complexmath`).
 
+Of large arrays only type and shape of a result are found at once, and what NumPy refuses; values
+are computed when they are needed, in one pass for an expression (see `fused`).
+
 On a device the blocks compute ufuncs themselves, as kernels of one line; operands of the host are
 brought there, and functions that no kernel can have are computed on the host.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +26,20 @@ import numpy as np
 from distarray import complexmath
 from distarray.arguments import host_values
 from distarray.arraylike import HostArray, is_array, is_block, is_profile
+from distarray.deferred import settle_readers
 from distarray.errors import ArrayError, DistArrayError, UnsupportedError, shown
+from distarray.fused.node import Node, Source, assign, source
+from distarray.layout import Layout
 from distarray.pending import Pending
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
     from distarray.grid import Grid
     from distarray.profile import Profile
+
+#: Numbers of values and of neighbours in a row, on each rank on average, from which results are
+#: computed when they are needed.
+LEAST_SIZE, LEAST_ROW = 1 << 15, 8
 
 _UFUNC_OPTIONS = {"dtype", "casting", "order", "subok"}
 
@@ -89,8 +101,12 @@ def _evaluate(
     outputs: int,
 ) -> Any:
     array = _leader(array, inputs)
+    if outputs == 1 and not options:
+        node = _expression(array, function, inputs)
+        if node is not None:
+            return array._waiting(node)
     values = [local_operand(array, operand) for operand in inputs]
-    components = _components(array, values)
+    components = _components(_shapes(array, values))
     with np.errstate(all="ignore"), _Refusals(function, inputs):
         samples = function(*map(_sample, values), **options)
         results = [
@@ -104,6 +120,80 @@ def _evaluate(
         else:
             _compute_into(function, values, options, targets)
     return results[0] if outputs == 1 else tuple(results)
+
+
+def _expression(
+    array: DistArray, function: Callable[..., Any], inputs: Sequence[Any]
+) -> Node | None:
+    """The function as an expression to be computed later, where that may pay; else None."""
+    if not isinstance(function, np.ufunc) or function.nout != 1 or not _large(array.layout):
+        return None
+    operands: list[Any] = []
+    kinds: list[Any] = []
+    for operand in map(_snapshot, inputs):
+        if is_array(operand):
+            if operand.layout is not array.layout:
+                require_same_placement(array, operand)
+            if operand.block.open:
+                return None
+            operands.append(source(operand.block, operand.component_prefix))
+            kinds.append(operand.dtype)
+        elif isinstance(operand, bool | int | float | complex | np.generic):
+            operands.append(operand)
+            kinds.append(_kind(operand))
+        else:
+            return None
+    components = _components([o.components for o in inputs if is_array(o)])
+    with _Refusals(function, inputs):
+        dtype = _result_type(function, *kinds)
+        layout = array._layout_like(dtype, components)
+    if function is np.power and kinds[0] == dtype and _is_square(dtype, operands[1]):
+        function, operands = np.square, operands[:1]
+    return Node(function, operands, layout, array.block)
+
+
+def _is_square(dtype: np.dtype[Any], exponent: Any) -> bool:
+    """Whether a power of this type is a square, of which NumPy gives it the bits."""
+    return type(exponent) in (int, float) and exponent == 2 and dtype.char in "fd"
+
+
+def _kind(number: Any) -> Any:
+    """What a result's type depends on of a number: NumPy's type or Python's, and of integers that
+    not every array can hold the value.
+    """
+    if isinstance(number, np.generic):
+        return (number.dtype,)
+    return type(number) if type(number) is not int or 0 <= number < 128 else number
+
+
+@functools.lru_cache(maxsize=4096)
+def _result_type(function: np.ufunc, *kinds: Any) -> np.dtype[Any]:
+    """The type of a function's result, found by a call with ones."""
+    samples = [
+        np.ones(1, kind) if isinstance(kind, np.dtype)
+        else kind[0].type(1) if isinstance(kind, tuple)
+        else kind(1) if isinstance(kind, type)
+        else kind
+        for kind in kinds
+    ]  # fmt: skip
+    with np.errstate(all="ignore"):
+        found: np.dtype[Any] = function(*samples).dtype
+    return found
+
+
+def _large(layout: Layout) -> bool:
+    """Whether passes over memory are what an operator costs: on all ranks alike."""
+    own = layout.typical
+    return own[-1] >= LEAST_ROW and math.prod(own) * math.prod(layout.components) >= LEAST_SIZE
+
+
+def _snapshot(operand: Any) -> Any:
+    """An operand as it is now: what a number will be may change."""
+    if isinstance(operand, Pending):
+        return operand.result()
+    if isinstance(operand, np.ndarray) and not operand.ndim:
+        return operand[()]
+    return operand
 
 
 def _expansion(ufunc: np.ufunc, array: DistArray) -> Callable[..., Any] | None:
@@ -146,10 +236,15 @@ def _evaluate_into(
                 f"{type(output).__name__}; leave out= away or make one with empty_like."
             )
     array = outputs[0]
+    node = _expression(array, ufunc, inputs) if len(outputs) == 1 and not options else None
+    if node is not None and _fits(node.layout, array):
+        assign(node, Source(array.block, array.component_prefix), array._written)
+        return array
     values = [local_operand(array, operand) for operand in inputs]
     targets = tuple(local_operand(array, output) for output in outputs)
-    components = _components(array, values)
+    components = _components(_shapes(array, values))
     for output in outputs:
+        settle_readers(output.block)
         if np.broadcast_shapes(components, output.components) != output.components:
             raise ArrayError(
                 f"The result of numpy.{ufunc.__name__} has components {components}, out= has "
@@ -166,6 +261,12 @@ def _evaluate_into(
     for output in outputs:
         output._written()
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _fits(layout: Layout, output: DistArray) -> bool:
+    """Whether the values of an expression go into an array without a cast that NumPy refuses."""
+    components = np.broadcast_shapes(layout.components, output.components)
+    return components == output.components and np.can_cast(layout.dtype, output.dtype, "same_kind")
 
 
 class _Refusals:
@@ -266,16 +367,22 @@ def _local_part(array: DistArray, values: HostArray) -> HostArray:
     return part
 
 
-def _components(array: DistArray, values: Sequence[Any]) -> tuple[int, ...]:
-    """Components of a result: those of the operands, broadcast."""
+def _shapes(array: DistArray, values: Sequence[Any]) -> list[tuple[int, ...]]:
+    """Components of operands."""
     ndim = array.layout.ndim
-    shapes = [v.shape[:-ndim] for v in values if is_block(v) and v.ndim > ndim]
+    return [v.shape[:-ndim] for v in values if is_block(v) and v.ndim > ndim]
+
+
+def _components(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Components of a result: those of the operands, broadcast."""
+    if not any(shapes):
+        return ()
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise ArrayError(
-            f"Components {' and '.join(map(str, shapes))} do not broadcast; select components of "
-            "equal shape."
+            f"Components {' and '.join(map(str, filter(None, shapes)))} do not broadcast; select "
+            "components of equal shape."
         ) from None
 
 

@@ -17,8 +17,10 @@ import numpy as np
 from distarray.arguments import check_fits, host_values
 from distarray.arraylike import DeviceMarker, HostArray, is_array, is_profile
 from distarray.decomposition import Decomposition
+from distarray.deferred import settle_readers
 from distarray.elementwise import local_operand, require_same_device, same_placement
 from distarray.errors import ArrayError, IndexingError, UnsupportedError, shown
+from distarray.fused.node import Node, Source, assign
 from distarray.pending import Pending
 from distarray.placement import move
 from distarray.transfer import Selection, Stride
@@ -58,6 +60,9 @@ def put(array: DistArray, index: Any, value: Any) -> None:
         value = _local_values(array, value)
     elif value.dtype.kind == "c" and array.dtype.kind != "c":
         raise ArrayError(f"Complex values cannot be assigned to {array!r}; take their real part.")
+    if _put_expression(array, components, along, value):
+        return
+    settle_readers(array.block)
     with np.errstate(all="ignore"):
         if distributed:
             _put_array(array, components, along, value)
@@ -201,6 +206,24 @@ def _part(array: DistArray, components: Along, along: Along) -> DistArray:
         dense = tuple(Stride(0, 1, count) for count in counts)
         move(array, result, Selection(along, dense), source_component=_slices(components))
     return result
+
+
+def _put_expression(array: DistArray, components: Along, along: Along, value: Any) -> bool:
+    """Compute what is still to be computed where it is assigned to; whether that was so."""
+    if not is_array(value) or value.component_prefix or not isinstance(value.block.deferred, Node):
+        return False
+    whole = _whole(components, array.components) and _whole(along, array.layout.points)
+    if not (whole and same_placement(array, value) and value.components == array.components):
+        return False
+    boundary = array._boundary
+    assign(
+        value.block.deferred,
+        Source(array.block, array.component_prefix),
+        array._written,
+        waiting=value.block,
+        kept=boundary is None or not boundary.conditions.fixing,
+    )
+    return True
 
 
 def _put_array(array: DistArray, components: Along, along: Along, value: Any) -> None:

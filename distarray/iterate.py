@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.arguments import require_alike, require_function
+from distarray.deferred import settle_readers_of
 from distarray.elementwise import require_array
 from distarray.errors import ArrayError, StencilError, shown
 from distarray.graphs import PlannedCall, Replay
@@ -195,6 +196,7 @@ def iterate(
     with Progress(steps, cells=cells, enabled=progress and field.block.rank == 0) as bar:
         while number < steps:
             done = 0
+            settle_readers_of(state)  # callbacks may have made expressions of them
             if replay is not None or tiling.active:
                 # A callback may be given to some ranks alone: all pause for it.
                 room = every - (first + number) % every if every else steps

@@ -45,6 +45,11 @@ class Layout:
         """Global number of points along each grid axis."""
         return self.decomposition.points(self.staggered)
 
+    @cached_property
+    def typical(self) -> tuple[int, ...]:
+        """Points along each grid axis that ranks own on average, rounded down."""
+        return tuple(n // r for n, r in zip(self.points, self.decomposition.ranks, strict=True))
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Global shape, components first."""

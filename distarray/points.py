@@ -19,6 +19,7 @@ from distarray.arguments import check_fits, host_values
 from distarray.array import DistArray
 from distarray.arraylike import HostArray, is_array
 from distarray.complexmath import scaled
+from distarray.deferred import settle_readers
 from distarray.errors import ArrayError, shown
 from distarray.geometry import AxisGeometry
 from distarray.regions import Box
@@ -142,6 +143,7 @@ class Points:
         amounts = np.stack([part[1] for part in parts], axis=-1).reshape(*array.components, -1)
         mine = _owned_of(array, index)
         window = _window(array, index)
+        settle_readers(array.block)
         target = _values_in(array, window)
         values = array.block.backend.to_host(target)
         local = _inside_of(window, index, mine)

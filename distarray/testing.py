@@ -24,6 +24,7 @@ from distarray.array import DistArray
 from distarray.comm import default
 from distarray.comm.base import Communicator, PersistentExchange, Request, Transfer
 from distarray.decomposition import factorisations
+from distarray.deferred import settle_readers
 
 __all__ = [
     "WatchedCommunicator",
@@ -102,6 +103,7 @@ def wipe_halo(array: DistArray) -> None:
     stale.
     """
     block = array.block
+    settle_readers(block)
     memory = block.component(array.component_prefix)
     owned = (..., *block.owned.slices(block.padded.start))
     kept = memory[owned].copy()

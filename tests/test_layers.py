@@ -26,7 +26,8 @@ LAYERS = {
     ),
     "machine": ("backends", "comm", "stencil.compile"),
     "blocks": (
-        "block", "topology", "halo.buffers", "halo.exchange", "transports", "boundary", "pending",
+        "block", "deferred", "fused", "topology", "halo.buffers", "halo.exchange", "transports",
+        "boundary", "pending",
         "resident", "contributions", "block_reductions", "redistribute", "collect",
         "arguments", "tuning.store",
     ),

@@ -119,6 +119,18 @@ class Backend(Protocol):
         """
         ...
 
+    def allocate_again(
+        self,
+        components: tuple[int, ...],
+        shape: tuple[int, ...],
+        halo: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> Any:
+        """As `allocate`, but perhaps of a block that is gone: the halo is zero, owned values are
+        any. Local.
+        """
+        ...
+
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A contiguous array without values. Local."""
         ...

@@ -15,6 +15,7 @@ import numpy as np
 
 from distarray.arraylike import HostArray
 from distarray.backends.base import BoxCopy, CopyList, Event, Graph, Stream
+from distarray.backends.recycling import Recycling
 from distarray.errors import BackendError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _STAGGER = 27
 #: Cache lines in a golden share of a page.
 _GOLDEN = 25
 _allocations = itertools.count()
+_RECYCLING = Recycling()
 
 
 class _Done:
@@ -99,6 +101,20 @@ class CpuBackend:
             place += -halo[-1] * dtype.itemsize % LINE
         offset = place + -raw.ctypes.data % LINE
         return np.ndarray(full, dtype, buffer=raw, offset=offset, strides=strides)
+
+    def allocate_again(
+        self,
+        components: tuple[int, ...],
+        shape: tuple[int, ...],
+        halo: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> HostArray:
+        """As `allocate`, from memory of an array that is gone where there is some. Local."""
+        key = components, shape, halo, dtype
+        memory, new = _RECYCLING.take(key, lambda: self.allocate(*key))
+        if not new:
+            _clear_halo(memory, halo)
+        return memory
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> HostArray:
         return np.empty(shape, dtype)
@@ -170,6 +186,14 @@ class CpuBackend:
         from distarray.backends import native
 
         return native.load(source, symbol, fast=fast)
+
+
+def _clear_halo(memory: HostArray, halo: Sequence[int]) -> None:
+    """Set what is not owned to zero."""
+    for axis, width in enumerate(reversed(halo)):
+        after: tuple[slice, ...] = (slice(None),) * axis
+        for side in (slice(0, width), slice(memory.shape[-1 - axis] - width, None)):
+            memory[(..., side, *after)] = 0
 
 
 def padded_strides(

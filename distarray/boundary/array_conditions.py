@@ -19,6 +19,7 @@ from distarray.boundary.points import holds_points_at, prepare_fixes
 from distarray.boundary.rules import PiecewiseRule, Rule, Steps, UnsetRule, simple_rule
 from distarray.boundary.values import condition_part, require_signature
 from distarray.comm.base import Communicator
+from distarray.deferred import settle_readers
 from distarray.errors import BoundaryError
 from distarray.geometry import AxisGeometry
 from distarray.layout import Component, HaloReads, Layout
@@ -133,6 +134,7 @@ class ArrayConditions:
         self._fixes: tuple[int, int, Steps] | None = None
         block = self.block
         if block is not None:
+            settle_readers(block)
             block.changed()
             self.fix_values(block)
 
@@ -211,6 +213,7 @@ class ArrayConditions:
             return
         if self._fixes is None or self._fixes[:2] != (block.serial, self.version):
             self._fixes = block.serial, self.version, prepare_fixes(self, block)
+        settle_readers(block)
         self._fixes[2].run(self.time)
         block.filled.points = state
 

@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
+from distarray.deferred import settle_readers_of
 from distarray.errors import StencilError, shown
 from distarray.kernels.arguments import Scalars, distinct_grids, memory_of, parameters
 from distarray.kernels.recent import Recent
@@ -136,6 +137,7 @@ class StencilKernel:
             key = (kinds, identity, *[array.key for array in arrays])
         except AttributeError:
             self._refuse_argument(arrays)
+        settle_readers_of(arrays)
         plan = self._plans.find(key)
         if plan is None or not plan.fits(arrays):
             plan = self._plans.keep(key, self._make_plan(arrays, kinds, statics))
