@@ -40,11 +40,13 @@ LAUNCHER_PREFIXES = (
 
 #: Open MPI refuses root and more ranks than cores unless told; other libraries ignore these.
 #: An empty `opal_signal` leaves the report of a crash to Python's faulthandler. Looking for
-#: libfabric's networks takes a second at every start, and all ranks are on this machine.
+#: libfabric's networks takes a second at every start, and all ranks are on this machine. Ranks that
+#: wait leave their core to other tests.
 OPEN_MPI = {
     "OMPI_MCA_btl": "^ofi",
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_opal_signal": "",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
+SELDOM = ()
 world = MPI.COMM_WORLD
 
 

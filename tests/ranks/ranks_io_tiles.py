@@ -27,7 +27,7 @@ from tests.ranks.common import process_grids
 from tests.ranks.io_fields import OPTIONS, SHAPE, check, counts, error, fields, numbers, save, sub
 
 RANKS = (1, 2, 3, 4, 8)
-SELDOM = (2, 4)
+SELDOM = (2, 4, 8)
 TIMEOUT = 240
 ALONE = True  # it measures the memory of the process
 

@@ -24,6 +24,7 @@ from tests.ranks.bits import random_values
 from tests.ranks.common import SIZE
 from tests.ranks.refusals import refuse
 
+SELDOM = (2, 4)
 N = 26
 
 
