@@ -20,7 +20,7 @@ COMMANDS = {
         "distarray.doctor",
         "say what this machine offers and whether the package works on it",
     ),
-    "bench": ("distarray.bench", "measure the package beside a hand-written loop"),
+    "bench": ("distarray.bench", "measure the package beside hand-written loops"),
     "tune": ("distarray.tuning.command", "time ways to run a loop and keep the fastest for auto"),
     "view": ("distarray.view", "say what is in a file, verify it, draw a part of it"),
 }

@@ -34,6 +34,7 @@ _TILES = "the CPU's tiles of several steps; a device is given graphs of steps in
 
 #: Files (patterns), or `file::function`, that make no sense on a device, with the reason.
 NOT_ON_A_DEVICE = {
+    "ranks_bench.py": _BENCH,
     "ranks_bits_overlap.py": _POLLS,
     "ranks_comm.py": _HOST,
     "ranks_device_*.py": _OWN_DEVICE,

@@ -1,54 +1,130 @@
-"""The bench: its hand-written loop does what it is said to do, and its table is whole."""
+"""The bench: its hand-written loops do what they are said to do, and its table is whole."""
 
 from __future__ import annotations
 
-import ctypes
+import argparse
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import distarray as da
-from distarray import bench
+from distarray import cli
+from distarray.bench import command, heat, loops, wave
+from distarray.bench.table import Row
+from distarray.comm import SerialCommunicator
 from tests.harness import run_serial
 
 
-def test_the_loop_is_the_heat_equation() -> None:
-    """A Fourier mode is multiplied by its discrete amplification factor."""
-    n, r = 12, 0.1
-    function = da.Grid((1,)).backend.load(bench.LOOP, "heat_step", fast=True)
-    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_double]
-    phase = 2 * np.pi * (np.arange(n + 2) - 1) / n
-    mode = np.sin(phase)[:, None, None] * np.cos(2 * phase)[None, :, None] * np.cos(phase)
-    u, v = mode.copy(), np.zeros_like(mode)
-    function(u.ctypes.data, v.ctypes.data, n + 2, r)
-    angles = 2 * np.pi * np.array([1, 2, 1]) / n
-    factor = 1 - 2 * r * np.sum(1 - np.cos(angles))
-    inner = (slice(1, -1),) * 3
-    assert np.allclose(v[inner], factor * mode[inner], rtol=0, atol=1e-14)
+def modes(cells, width, turns):
+    """A product of waves on cells and layers, and the angles from cell to cell."""
+    angles = [2 * np.pi * turn / n for turn, n in zip(turns, cells, strict=True)]
+    waves = [
+        np.cos(angle * (np.arange(n + 2 * width) - width))
+        for angle, n in zip(angles, cells, strict=True)
+    ]
+    return waves[0][:, None, None] * waves[1][:, None] * waves[2], angles
 
 
-def test_the_table_has_a_row_for_each_gate(tmp_path: Path) -> None:
+def wiped(values, width):
+    """The same with layers that hold nonsense."""
+    found = np.full_like(values, 99.0)
+    inside = (slice(width, -width),) * 3
+    found[inside] = values[inside]
+    return found
+
+
+def test_the_heat_loop_multiplies_a_mode_by_its_discrete_factor() -> None:
+    cells, r = (12, 10, 16), 0.1
+    mode, angles = modes(cells, 1, (1, 2, 3))
+    u, v = wiped(mode, 1), np.zeros_like(mode)
+    loops.loop("heat_step", fast=True)(u.ctypes.data, v.ctypes.data, *u.shape, r)
+    factor = 1 - 2 * r * sum(1 - np.cos(angle) for angle in angles)
+    inside = (slice(1, -1),) * 3
+    assert np.allclose(v[inside], factor * mode[inside], rtol=0, atol=1e-14)
+
+
+def test_the_wave_loop_multiplies_a_mode_by_its_discrete_factor() -> None:
+    cells = (8, 10, 12)
+    mode, angles = modes(cells, wave.WIDTH, (1, 2, 1))
+    beside = wave.Loop(cells)
+    beside.state = [wiped(mode, wave.WIDTH).astype(np.float32), (0.5 * mode).astype(np.float32)]
+    beside.speed[...] = 0.1
+    beside.steps(1)
+    second = sum(
+        -205 / 72 + 2 * (8 / 5 * np.cos(a) - np.cos(2 * a) / 5)
+        + 2 * (8 / 315 * np.cos(3 * a) - np.cos(4 * a) / 560)
+        for a in angles
+    )  # fmt: skip
+    inside = (slice(wave.WIDTH, -wave.WIDTH),) * 3
+    expected = (2 - 0.5 + 0.1 * second) * mode[inside]
+    assert np.allclose(beside.state[0][inside], expected, rtol=0, atol=2e-6)
+
+
+def test_the_wave_kernel_and_its_loop_give_the_same_bits() -> None:
+    cells = (12, 9, 20)
+    arrays, beside = wave.fields(cells, SerialCommunicator()), wave.Loop(cells)
+    wave.stepped(arrays, 3, 1)()
+    beside.steps(3)
+    inside = (slice(wave.WIDTH, -wave.WIDTH),) * 3
+    # After an odd number of steps the target is the newest.
+    for array, expected in zip((arrays[1], arrays[0]), beside.state, strict=True):
+        assert np.array_equal(array.gather(), expected[inside])
+
+
+def test_other_loops_do_what_numpy_does() -> None:
+    a, b = np.random.default_rng(1).random((2, 1001))
+    addresses = a.ctypes.data, b.ctypes.data
+    assert np.isclose(
+        loops.loop("sum_values", fast=True)(addresses[0], a.size), a.sum(), rtol=1e-13
+    )
+    assert np.isclose(loops.loop("sum_products", fast=True)(*addresses, a.size), a @ b, rtol=1e-13)
+    assert loops.loop("largest", fast=True)(addresses[0], a.size) == a.max()
+    loops.loop("copy_values")(*addresses, a.size)
+    assert np.array_equal(a, b)
+
+
+def test_the_table_has_all_parts_on_one_rank_and_on_two(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    options = ["bench", "--cells", "12", "--repeat", "1", "--json", str(path)]
-    result = run_serial("distarray", args=options, check=False)
-    rows = [bench.Row(**row) for row in json.loads(path.read_text())]
-    assert [row.ranks for row in rows] == [1, 1, 1, 2, 2]
+    result = run_serial("distarray", args=["bench", "--quick", "--json", str(path)], check=False)
+    assert result.returncode == 0, result.stderr
+    known = json.loads(path.read_text())
+    rows = [Row(**row) for row in known["rows"]]
+    everywhere = {"copy", "heat", "wave", "sums", "overhead"}
+    assert {row.part for row in rows if row.ranks == 1} == everywhere
+    assert {row.part for row in rows if row.ranks == 2} == set(command.PARTS)
     assert all(row.seconds > 0 for row in rows if "import" not in row.name)
     for row in rows:
         assert str(row) in result.stdout
-    assert "The gates are meant for --cells 256, not 12." in result.stdout
+    for remark in known["remarks"]:
+        assert remark in result.stdout
+    ratios = [row.seconds / row.reference for row in rows if row.reference]
+    assert sorted(known["ratios"].values()) == sorted(ratios)
+    assert sum("as many messages" in row.name for row in rows) == 1
+
+
+def test_a_gate_is_for_the_ratio_or_the_time() -> None:
+    assert not Row("heat", "beside", 1, 2.0, 4.0, 0.5).missed
+    assert Row("heat", "beside", 1, 2.1, 4.0, 0.5).missed
+    assert Row("overhead", "alone", 1, 2.0, gate=1.9).missed
+    assert not Row("overhead", "alone", 1, 2.0).missed
+    line = str(Row("heat", "what", 2, 2e-3, 4e-3, 0.4, 8_000_000))
+    assert " ".join(line.split()) == "what 2 2 ms 4.00 4 ms 2.00 0.500 0.4 MISSED"
+
+
+def remarks(start: float | None, end: float | None, **given: int) -> list[str]:
+    options = argparse.Namespace(quick=False, **(command.USUAL | given))
+    return list(command.remarks_on(options, start, end))
 
 
 def test_remarks_tell_of_a_busy_machine_and_of_other_sizes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bench.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(command.os, "cpu_count", lambda: 4)
     quiet = "load average 0.50 at the start, 1.25 at the end, 4 cores"
-    assert bench.remarks(256, 0.5, 1.25) == [quiet]
-    assert bench.remarks(256, None, None) == []
-    _, busy, size = bench.remarks(64, 0.5, 4.5)
+    assert remarks(0.5, 1.25) == [quiet]
+    assert remarks(None, None) == []
+    _, busy, size = remarks(0.5, 4.5, cells=64)
     assert "repeat on an idle machine" in busy
     assert size == "The gates are meant for --cells 256, not 64."
 
@@ -69,7 +145,18 @@ def test_files_are_measured_beside_plain_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--cells", "--repeat"])
-def test_a_count_below_one_is_refused(option: str) -> None:
-    result = run_serial("distarray", args=["bench", option, "0"], check=False)
-    assert result.returncode == 2
-    assert f"{option} must be at least 1, not 0." in result.stderr
+def test_a_count_below_one_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", option, "0"]) == 2
+    assert f"{option} must be at least 1, not 0." in capsys.readouterr().err
+
+
+def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "heat", "steam"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("steam is no part of the bench; use copy, heat, wave, ")
+
+
+def test_a_compiler_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISTARRAY_EXECUTOR", "numpy")
+    with pytest.raises(loops.BackendError, match="bench needs a C compiler"):
+        heat.looped((4, 4, 4), 1)

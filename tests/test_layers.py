@@ -42,8 +42,8 @@ LAYERS = {
     ),
     "package": ("__init__",),
     "programs": (
-        "cli", "bench", "bench_files", "doctor", "view", "panels", "pictures", "selftest",
-        "testing", "tuning.command", "tuning.measure", "tuning.kernels", "__main__",
+        "cli", "bench", "doctor", "view", "panels", "pictures", "selftest",
+        "testing", "tuning.command", "tuning.measure", "tuning.kernels", "model", "__main__",
     ),
 }  # fmt: skip
 LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) for name in names}

@@ -6,7 +6,7 @@ import numpy as np
 
 import distarray as da
 from distarray import spans
-from distarray.bench import diffuse
+from distarray.bench.heat import diffuse
 from distarray.comm import default
 from distarray.tiling import loop
 

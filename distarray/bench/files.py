@@ -1,4 +1,5 @@
-"""Measures files beside plain ones of NumPy, in turn, in one folder: `bench --files FOLDER`.
+"""Files beside plain ones of NumPy, in turn, in one folder: the part `checkpoint`, and alone, with
+the memory that it takes, `bench --files FOLDER`.
 
 Each rank writes what it owns of one array, cut along its first axis, and reads it again:
 
@@ -29,6 +30,8 @@ import numpy as np
 
 from distarray import io
 from distarray.array import DistArray
+from distarray.bench.table import Row
+from distarray.bench.timing import Sizes
 from distarray.comm import Communicator, default
 from distarray.errors import CommunicationError
 from distarray.grid import Grid
@@ -99,6 +102,17 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join([_HEAD, *map(str, rows)]))
         print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores")
     return 0  # one that fails would end the job with many words
+
+
+def rows(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
+    """What several ranks write and read, in the folder of `sizes`. Collective."""
+    if communicator.size == 1 or sizes.folder is None:
+        return
+    found = _Files(Path(sizes.folder), sizes.mebibytes * MIB, communicator)
+    for row in _rows(found, sizes.repeat):
+        yield Row(
+            "checkpoint", row.name, communicator.size, row.seconds, row.beside, row.gate, row.nbytes
+        )
 
 
 def _started(options: argparse.Namespace) -> int:

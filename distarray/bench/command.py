@@ -1,0 +1,171 @@
+"""The options of the bench, its runs on one rank and on two, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from distarray.bench import exchange, files, heat, movement, overhead, sums, wave
+from distarray.bench.table import HEAD, Row
+from distarray.bench.timing import Sizes, load, pinned
+from distarray.comm import Communicator, SerialCommunicator, default
+from distarray.errors import CommunicationError
+from distarray.launcher import child_environment, mpirun
+
+#: Parts in the order in which they are measured.
+PARTS: dict[str, Callable[[Communicator, Sizes], Iterator[Row]]] = {
+    "copy": movement.copy,
+    "heat": heat.rows,
+    "wave": wave.rows,
+    "efficiency": heat.efficiency,
+    "exchange": exchange.rows,
+    "sums": sums.rows,
+    "redistribute": movement.redistribute,
+    "checkpoint": files.rows,
+    "overhead": overhead.rows,
+}
+
+#: The sizes that the gates are meant for, and those of a run that is only to show that all works.
+USUAL = {"cells": 256, "block": 64, "steps": 96, "repeat": 5, "mebibytes": 256}
+QUICK = {"cells": 12, "block": 8, "steps": 4, "repeat": 1, "mebibytes": 1}
+_HELP = {
+    "cells": "cells along each axis of large cubes",
+    "block": "cells along each axis of the blocks whose halos are exchanged",
+    "steps": "steps of a loop in one measurement",
+    "repeat": "measurements of each, of which the median is taken",
+    "mebibytes": "size of a checkpoint; the gates are for 2048",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART",
+        help=f"what to measure, of {', '.join(PARTS)} (default: everything)",
+    )  # fmt: skip
+    for name, text in _HELP.items():
+        parser.add_argument(
+            f"--{name}", type=int, metavar="N", help=f"{text} (default: {USUAL[name]})"
+        )
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes and no gates, to see that all works"
+    )
+    parser.add_argument(
+        "--files", metavar="FOLDER",
+        help="measure checkpoints of two ranks alone, in this folder, with the memory they take",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, help="write the rows to this file as well")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table; 1 if a gate was missed, unless a launcher was used. Collective under one."""
+    wrong = [part for part in options.parts if part not in PARTS]
+    if wrong:
+        print(f"{wrong[0]} is no part of the bench; use {', '.join(PARTS)}.", file=sys.stderr)
+        return 2
+    for name, value in (QUICK if options.quick else USUAL).items():
+        given = getattr(options, name)
+        setattr(options, name, value if given is None else given)
+        if given is not None and given < 1:
+            print(f"--{name} must be at least 1, not {given}.", file=sys.stderr)
+            return 2
+    if options.files is not None:
+        return files.run(options)
+    options.parts = options.parts or list(PARTS)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    communicator = default()
+    before = load()
+    several = communicator.size > 1
+    shown = communicator.rank == 0
+    if shown:
+        print(HEAD, flush=True)
+    with pinned(communicator.rank):
+        rows = list(_measured(communicator if several else SerialCommunicator(), options))
+    if not several:
+        # The ranks started here inherit the cores of this process, so it is free again.
+        rows += _started(options)
+    if shown:
+        remarks = list(remarks_on(options, before, load()))
+        print("\n".join(remarks))
+        if options.json is not None:
+            _write(options.json, rows, remarks)
+    return int(any(row.missed for row in rows) and not several)
+
+
+def _measured(communicator: Communicator, options: argparse.Namespace) -> Iterator[Row]:
+    """The rows of these ranks, each shown as it is known. Collective."""
+    with tempfile.TemporaryDirectory() as own:
+        folder = communicator.bcast(own)
+        sizes = Sizes(**{name: getattr(options, name) for name in USUAL}, folder=folder)
+        for name, part in PARTS.items():
+            for row in part(communicator, sizes) if name in options.parts else ():
+                known = replace(row, gate=None) if options.quick else row
+                if communicator.rank == 0:
+                    print(known, flush=True)
+                yield known
+        communicator.barrier()
+
+
+def _started(options: argparse.Namespace) -> list[Row]:
+    """The rows of two ranks, started by the mpirun beside this Python or on the path."""
+    launcher = mpirun()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "rows.json")
+        command = [launcher, "-n", "2", sys.executable, "-m", "distarray", "bench", *options.parts]
+        command += ["--quick"] if options.quick else []
+        for name in USUAL:
+            command += [f"--{name}", str(getattr(options, name))]
+        command += ["--json", str(path)]
+        try:
+            done = subprocess.run(
+                command, env=child_environment(), capture_output=True, text=True, check=False
+            )
+        except OSError as error:
+            raise CommunicationError(
+                f"bench cannot start two ranks with {launcher} ({error}); "
+                "install the extra mpi (in a clone: pip install '.[mpi]')."
+            ) from None
+        if not path.exists():
+            raise CommunicationError(
+                f"bench started two ranks with {launcher}, which failed; python -m distarray "
+                f"doctor says more.\n{done.stderr}"
+            )
+        rows = [Row(**row) for row in json.loads(path.read_text())["rows"]]
+        print("\n".join(map(str, rows)), flush=True)
+        return rows
+
+
+def remarks_on(
+    options: argparse.Namespace, start: float | None, end: float | None
+) -> Iterator[str]:
+    """What to know of the table: how busy the machine was at its start and end, and what the gates
+    are meant for. Local.
+    """
+    cores = os.cpu_count() or 1
+    if start is not None and end is not None:
+        yield f"load average {start:.2f} at the start, {end:.2f} at the end, {cores} cores"
+        if max(start, end) > cores:
+            yield "More programs ran than there are cores; repeat on an idle machine."
+    for name in () if options.quick else ("cells", "block", "steps"):
+        if getattr(options, name) != USUAL[name]:
+            yield (f"The gates are meant for --{name} {USUAL[name]}, not {getattr(options, name)}.")
+
+
+def _write(path: Path, rows: Sequence[Row], remarks: Sequence[str]) -> None:
+    """The rows, with the ratio of each, and what there is to know of them."""
+    known = {
+        "rows": [asdict(row) for row in rows],
+        "ratios": {f"{row.name}, {row.ranks}": row.figure for row in rows if row.reference},
+        "remarks": list(remarks),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}",
+    }
+    path.write_text(json.dumps(known, indent=1) + "\n")
