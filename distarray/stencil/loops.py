@@ -41,25 +41,31 @@ class StripPoint(Point):
         return lines
 
     def _together(self) -> list[list[int]]:
-        # Those that read the same places: where one is computed the others find memory, too. Each
-        # alone would make the text many times as long, and as slow to compile.
+        # Those that reach equally far along each axis: where one is computed the others find
+        # memory, which is a box. Each alone would make a text many times as long and slow to
+        # compile.
         if any(any(array.staggered or ()) for array in self._program.arrays):
             return super()._together()
         groups: dict[object, list[int]] = {}
         results: list[Store | Reduction] = [*self._program.stores, *self._program.reductions]
         for number, result in enumerate(results):
-            groups.setdefault(self._places(result.value), []).append(number)
+            groups.setdefault(self._reached(result.value), []).append(number)
         return list(groups.values())
 
-    def _places(self, value: Expression) -> frozenset[tuple[object, ...]]:
-        """Where a value reads each array, but for the cell of this point."""
-        return frozenset(
-            (read.parameter, read.offsets, read.relation, read.axis)
-            for read in read_nodes([value])
-            if any(read.offsets)
-            or read.axis is not None
-            or self._program.arrays[read.parameter].level
-        )
+    def _reached(self, value: Expression) -> frozenset[tuple[object, ...]]:
+        """How far a value reads each array around the cell of this point, in both directions along
+        each axis; and each place that it reads in profiles and on other grids.
+        """
+        found: set[tuple[object, ...]] = set()
+        ways: dict[tuple[object, ...], set[int]] = {}
+        for read in read_nodes([value]):
+            if read.axis is not None or self._program.arrays[read.parameter].level:
+                found.add((read.parameter, read.offsets, read.relation, read.axis))
+                continue
+            for axis, offset in enumerate(read.offsets):
+                ways.setdefault((read.parameter, read.relation, axis), {0}).add(offset)
+        ends = {(*key, min(offsets), max(offsets)) for key, offsets in ways.items()}
+        return frozenset(found | {end for end in ends if end[-2:] != (0, 0)})
 
 
 class Loops:
