@@ -22,6 +22,10 @@ COMMANDS = {
     ),
     "bench": ("distarray.bench", "measure the package beside hand-written loops"),
     "tune": ("distarray.tuning.command", "time ways to run a loop and keep the fastest for auto"),
+    "model": (
+        "distarray.model.command",
+        "predict steps on up to 10,000 GPUs, or compare predictions with this machine",
+    ),
     "view": ("distarray.view", "say what is in a file, verify it, draw a part of it"),
 }
 

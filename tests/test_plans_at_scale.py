@@ -16,7 +16,6 @@ import pytest
 
 import distarray as da
 from distarray.block import reads_of_offsets
-from distarray.comm.serial import Done, SerialCommunicator
 from distarray.decomposition import Decomposition, choose_ranks
 from distarray.halo.plan import HaloPlan
 from distarray.io.teams import LARGEST, shared_axis, team_of
@@ -25,6 +24,7 @@ from distarray.layout import Layout
 from distarray.pencils import passes_of
 from distarray.transfer import Selection, TransferPlan
 from tests.lines_run import lines_run
+from tests.one_of_many import OneOfMany
 
 #: Process grids of 8 to 100,000 ranks, in which a rank of the last three has 26 neighbours.
 GRIDS = {8: (2, 2, 2), 1000: (10, 10, 10), 10_000: (25, 20, 20), 100_000: (50, 50, 40)}
@@ -32,21 +32,6 @@ BLOCK = 64
 FLOAT = np.dtype(float)
 #: Numbers differ in size, and so do the paths of blocks at different places.
 SLACK = 1.05
-
-
-class Silent:
-    """Messages that nobody sends."""
-
-    def start(self) -> Done:
-        return Done()
-
-
-@dataclass(frozen=True)
-class OneOfMany(SerialCommunicator):
-    """One rank of many that all say what this one says, and whose messages hold what is there."""
-
-    def prepare_exchange(self, sends: Any, receives: Any) -> Silent:
-        return Silent()
 
 
 def decomposition(ranks: Sequence[int]) -> Decomposition:
