@@ -26,11 +26,11 @@ from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
 from distarray.deferred import settle_readers
 from distarray.errors import ArrayError, UnsupportedError, shown
-from distarray.fused.node import Node
 from distarray.layout import Layout
 from distarray.topology import Topology
 
 if TYPE_CHECKING:
+    from distarray.fused.node import Node
     from distarray.grid import Grid
 
 Axes = int | Sequence[int] | None

@@ -28,12 +28,12 @@ from distarray.arguments import host_values
 from distarray.arraylike import HostArray, is_array, is_block, is_profile
 from distarray.deferred import settle_readers
 from distarray.errors import ArrayError, DistArrayError, UnsupportedError, shown
-from distarray.fused.node import Node, Source, assign, source
 from distarray.layout import Layout
 from distarray.pending import Pending
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+    from distarray.fused.node import Node
     from distarray.grid import Grid
     from distarray.profile import Profile
 
@@ -128,6 +128,8 @@ def _expression(
     """The function as an expression to be computed later, where that may pay; else None."""
     if not isinstance(function, np.ufunc) or function.nout != 1 or not _large(array.layout):
         return None
+    from distarray.fused.node import Node, source  # with the first large array
+
     operands: list[Any] = []
     kinds: list[Any] = []
     for operand in map(_snapshot, inputs):
@@ -147,8 +149,11 @@ def _expression(
     with _Refusals(function, inputs):
         dtype = _result_type(function, *kinds)
         layout = array._layout_like(dtype, components)
-    if function is np.power and kinds[0] == dtype and _is_square(dtype, operands[1]):
-        function, operands = np.square, operands[:1]
+    if function is np.power:
+        if dtype.kind in "iu":
+            return None  # NumPy refuses some values
+        if kinds[0] == dtype and _is_square(dtype, operands[1]):
+            function, operands = np.square, operands[:1]
     return Node(function, operands, layout, array.block)
 
 
@@ -238,7 +243,7 @@ def _evaluate_into(
     array = outputs[0]
     node = _expression(array, ufunc, inputs) if len(outputs) == 1 and not options else None
     if node is not None and _fits(node.layout, array):
-        assign(node, Source(array.block, array.component_prefix), array._written)
+        node.assign((array.block, array.component_prefix), array._written)
         return array
     values = [local_operand(array, operand) for operand in inputs]
     targets = tuple(local_operand(array, output) for output in outputs)

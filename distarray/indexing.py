@@ -20,7 +20,6 @@ from distarray.decomposition import Decomposition
 from distarray.deferred import settle_readers
 from distarray.elementwise import local_operand, require_same_device, same_placement
 from distarray.errors import ArrayError, IndexingError, UnsupportedError, shown
-from distarray.fused.node import Node, Source, assign
 from distarray.pending import Pending
 from distarray.placement import move
 from distarray.transfer import Selection, Stride
@@ -210,15 +209,15 @@ def _part(array: DistArray, components: Along, along: Along) -> DistArray:
 
 def _put_expression(array: DistArray, components: Along, along: Along, value: Any) -> bool:
     """Compute what is still to be computed where it is assigned to; whether that was so."""
-    if not is_array(value) or value.component_prefix or not isinstance(value.block.deferred, Node):
+    node: Any = value.block.deferred if is_array(value) and not value.component_prefix else None
+    if node is None:
         return False
     whole = _whole(components, array.components) and _whole(along, array.layout.points)
     if not (whole and same_placement(array, value) and value.components == array.components):
         return False
     boundary = array._boundary
-    assign(
-        value.block.deferred,
-        Source(array.block, array.component_prefix),
+    node.assign(
+        (array.block, array.component_prefix),
         array._written,
         waiting=value.block,
         kept=boundary is None or not boundary.conditions.fixing,

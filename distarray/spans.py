@@ -19,12 +19,12 @@ Names in use, in the order of one kernel call: `pack`, `send`, `core`, `wait`, `
 `remainder`, or `block` for a core and remainder computed at once; `exchange` for the time from the
 start of messages to their arrival; `graph` for many steps of a loop that a device is given at once,
 `tile` for several that the CPU makes in one pass over memory; `reduce` for waiting for a reduction;
-`write` and `read` for files, as far as they hold the run (threads do not count). Times are seconds
-of `time.perf_counter()`. On a device they are those in which the host gives the work: `pack` and
-`unpack` to the communication stream (what a rank copies from itself, to compute), `send` and `wait`
-to the communication stream where the transport needs no host, all others to compute. Recordings may
-be nested: each sees everything inside it. A pair of calls costs four lines of Python.
-Local.
+`expression` for a pass over the arrays of one; `write` and `read` for files, as far as they hold
+the run (threads do not count). Times are seconds of `time.perf_counter()`. On a device they are
+those in which the host gives the work: `pack` and `unpack` to the communication stream (what a rank
+copies from itself, to compute), `send` and `wait` to the communication stream where the transport
+needs no host, all others to compute. Recordings may be nested: each sees everything inside it. A
+pair of calls costs four lines of Python. Local.
 """
 
 from __future__ import annotations

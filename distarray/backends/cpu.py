@@ -15,7 +15,6 @@ import numpy as np
 
 from distarray.arraylike import HostArray
 from distarray.backends.base import BoxCopy, CopyList, Event, Graph, Stream
-from distarray.backends.recycling import Recycling
 from distarray.errors import BackendError
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ _STAGGER = 27
 #: Cache lines in a golden share of a page.
 _GOLDEN = 25
 _allocations = itertools.count()
-_RECYCLING = Recycling()
 
 
 class _Done:
@@ -110,8 +108,10 @@ class CpuBackend:
         dtype: np.dtype[Any],
     ) -> HostArray:
         """As `allocate`, from memory of an array that is gone where there is some. Local."""
+        from distarray.backends.recycling import RECYCLING
+
         key = components, shape, halo, dtype
-        memory, new = _RECYCLING.take(key, lambda: self.allocate(*key))
+        memory, new = RECYCLING.take(key, lambda: self.allocate(*key))
         if not new:
             _clear_halo(memory, halo)
         return memory

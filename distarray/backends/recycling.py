@@ -68,3 +68,7 @@ def _physical_bytes() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # not known here
         return 0
+
+
+#: What all of this process's memory is kept in.
+RECYCLING = Recycling()

@@ -16,13 +16,13 @@ import numpy as np
 from distarray import spans
 from distarray.arraylike import HostArray
 from distarray.backends.base import Backend
+from distarray.errors import BackendError
 from distarray.fused import blocks, probe
 from distarray.fused.program import program_of
 from distarray.fused.recipe import ARRAY, NUMBER, STEP, Kind, Recipe, Ref, Step
 from distarray.regions import Box
 from distarray.stencil import codegen
 from distarray.stencil.compile import NativeLaunch
-from distarray.stencil.expression import Program
 from distarray.stencil.launch import ArrayView, LaunchGeometry
 
 #: Cells that are computed by NumPy before a form is compiled, as long as compiling takes.
@@ -40,12 +40,13 @@ def run(
 ) -> None:
     """Compute a recipe on arrays that broadcast to the target, which may be one of them. Local."""
     start = spans.enter()
+    how = "nothing"
     if target.size:
         views = [a if a.shape == target.shape else np.broadcast_to(a, target.shape) for a in arrays]
         on = _on_host if backend.host else _on_device
-        on(backend, recipe, views, numbers, target)
+        how = on(backend, recipe, views, numbers, target)
     moved = target.nbytes + sum(array.nbytes for array in arrays)
-    spans.leave(spans.tally("expression", cells=target.size, nbytes=moved), start)
+    spans.leave(spans.tally("expression", how, cells=target.size, nbytes=moved), start)
 
 
 def _on_host(
@@ -54,14 +55,15 @@ def _on_host(
     arrays: Sequence[HostArray],
     numbers: Sequence[Any],
     target: HostArray,
-) -> None:
+) -> str:
     if worth_compiling(recipe, target.size):
         launch = _compiled(backend, recipe, arrays, target)
         if launch is not None:
             launch.set_scalars(list(map(_plain, numbers)))
             launch.run(Box.of_shape(target.shape))
-            return
+            return "compiled"
     blocks.run(recipe, arrays, numbers, target)
+    return "in pieces"
 
 
 def worth_compiling(recipe: Recipe, cells: int) -> bool:
@@ -83,11 +85,15 @@ def _compiled(
     """The launch of a form's compiled kernel; None where it has none of the same bits."""
     program = program_of(recipe, target.ndim)
     everything = (*arrays, target)
-    if program is None or not all(map(_has_rows, everything)) or not _same_bits(recipe, backend):
+    if program is None or not all(map(_has_rows, everything)):
         return None
     aliased = any(np.may_share_memory(array, target) for array in arrays)
     code = codegen.generate(program, aliased=aliased)
-    function = backend.load(code.text, code.symbol)
+    try:
+        function = backend.load(code.text, code.symbol) if _same_bits(recipe, backend) else None
+    except BackendError:  # a kernel would say so; an operator does without
+        _compilable[recipe] = False
+        return None
     if function is None:
         return None
     return NativeLaunch(program, code, function, *_placed(everything))
@@ -138,20 +144,15 @@ def _number_type(kind: Kind, others: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
 
 def _on_device(
     backend: Backend, recipe: Recipe, arrays: Sequence[Any], numbers: Sequence[Any], target: Any
-) -> None:
+) -> str:
     program = program_of(recipe, target.ndim) if len(recipe.steps) > 1 else None
     if program is None:
         _one_by_one(recipe, arrays, numbers, target)
-    else:
-        _launched(backend, program, (*arrays, target), numbers)
-
-
-def _launched(
-    backend: Backend, program: Program, arrays: Sequence[Any], numbers: Sequence[Any]
-) -> None:
-    launch = backend.bind(program, *_placed(arrays))
+        return "one by one"
+    launch = backend.bind(program, *_placed((*arrays, target)))
     launch.set_scalars(list(map(_plain, numbers)))
-    launch.run_boxes([(Box.of_shape(arrays[-1].shape), -1)])
+    launch.run_boxes([(Box.of_shape(target.shape), -1)])
+    return "compiled"
 
 
 def _one_by_one(recipe: Recipe, arrays: Sequence[Any], numbers: Sequence[Any], target: Any) -> None:

@@ -15,8 +15,16 @@ import numpy as np
 
 from distarray.block import Block
 from distarray.deferred import settle_readers
-from distarray.fused import executor, probe
-from distarray.fused.recipe import ARRAY, NUMBER, STEP, Recipe, Ref, Step, kind_of_number
+from distarray.fused.recipe import (
+    ARRAY,
+    NUMBER,
+    STEP,
+    Recipe,
+    Ref,
+    Step,
+    costly,
+    kind_of_number,
+)
 from distarray.layout import Component, Layout
 
 #: Functions and different arrays in one expression; what has more is computed in parts.
@@ -69,7 +77,7 @@ class Node:
         """Functions, arrays, and whether any of the functions is costly."""
         nodes = self._nodes()
         self.steps: int = 1 + sum(node.steps for node in nodes)
-        self.costly: bool = probe.costly(self.function) or any(node.costly for node in nodes)
+        self.costly: bool = costly(self.function) or any(node.costly for node in nodes)
         own = {operand.place for operand in self.operands if isinstance(operand, Source)}
         self.places: frozenset[tuple[int, ...]] = frozenset(own).union(
             *(node.places for node in nodes)
@@ -82,11 +90,6 @@ class Node:
     def belong(self, block: Block) -> None:
         """Let a block wait for the values."""
         self._block = weakref.ref(block)
-
-    def replace(self, function: np.ufunc, operands: tuple[Any, ...]) -> None:
-        """Have the same values by another function."""
-        self.function, self.operands = function, operands
-        self._measure()
 
     @property
     def own_serial(self) -> tuple[int, ...]:
@@ -139,10 +142,57 @@ class Node:
         """Compute the values into an array of the backend, which the expression may read at the
         same elements only. Local.
         """
+        from distarray.fused import executor  # with all that compiles, which not all programs do
+
         writer = _Writer(self)
         recipe = writer.recipe(self, target.dtype)
         arrays = [source.block.owned_memory[source.prefix] for source in writer.sources]
         executor.run(self._backend, recipe, arrays, writer.numbers, target)
+
+    def assign(
+        self,
+        place: tuple[Block, Component],
+        written: Callable[[], None],
+        *,
+        waiting: Block | None = None,
+        kept: bool = True,
+    ) -> None:
+        """Compute the values into memory that they may depend on. Local, but for `written`.
+
+        Parameters
+        ----------
+        place : block and component, whose values have the components of these or more
+        written : function that notes the write
+        waiting : the block that waits for these values, if any
+        kept : whether the target keeps the values that are written, whatever `written` does
+
+        The block that waits for what depends on the memory that is overwritten goes on waiting, for
+        a copy of the target, should anybody still ask for it.
+        """
+        target = Source(*place)
+        settle_readers(target.block, but=waiting)
+        overwritten = waiting is not None and self.reads(target.block)
+        restored = kept and _same_values(self, target)
+        if not _in_place(self, target) or (overwritten and not restored):
+            self.value()
+        view = target.block.owned_memory[target.prefix]
+        if self.kept is not None:
+            view[...] = self.kept.owned_memory
+            written()
+            return
+        self.compute(view)
+        if not overwritten:
+            written()
+            return
+        self._become(np.positive, ())
+        written()
+        copy = np.bitwise_or if self.layout.dtype.kind == "b" else np.positive
+        self._become(copy, (target,) * copy.nin)
+
+    def _become(self, function: np.ufunc, operands: tuple[Any, ...]) -> None:
+        """Have the same values by another function."""
+        self.function, self.operands = function, operands
+        self._measure()
 
 
 def _current(operand: Any) -> Any:
@@ -221,44 +271,6 @@ class _Writer:
 def _dtype(operand: Node | Source) -> np.dtype[Any]:
     layout = operand.layout if isinstance(operand, Node) else operand.block.layout
     return layout.dtype
-
-
-def assign(
-    node: Node,
-    target: Source,
-    written: Callable[[], None],
-    *,
-    waiting: Block | None = None,
-    kept: bool = True,
-) -> None:
-    """Compute an expression into memory that it may read. Local, but for `written`.
-
-    Parameters
-    ----------
-    written : function that notes the write
-    waiting : the block that waits for the expression, if any
-    kept : whether the target keeps the values that are written, whatever `written` does
-
-    The block that waits for what reads the memory that is overwritten goes on waiting, for a copy
-    of the target, should anybody still ask for it.
-    """
-    settle_readers(target.block, but=waiting)
-    overwritten = waiting is not None and node.reads(target.block)
-    if not _in_place(node, target) or (overwritten and not (kept and _same_values(node, target))):
-        node.value()
-    view = target.block.owned_memory[target.prefix]
-    if node.kept is not None:
-        view[...] = node.kept.owned_memory
-        written()
-        return
-    node.compute(view)
-    if not overwritten:
-        written()
-        return
-    node.replace(np.positive, ())
-    written()
-    copy = np.bitwise_or if node.layout.dtype.kind == "b" else np.positive
-    node.replace(copy, (target,) * copy.nin)
 
 
 def _same_values(node: Node, target: Source) -> bool:

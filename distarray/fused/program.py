@@ -65,6 +65,8 @@ def _value(recipe: Recipe, ndim: int) -> Expression | None:
     }
     steps: list[Expression] = []
     for step in recipe.steps:
+        if getattr(np, step.function.__name__, None) is not step.function:
+            return None
         operands = [(found.get(ref.what) or steps)[ref.at] for ref in step.operands]
         node = lowering.call(step.function.__name__, *operands)
         if calls.as_dtype(node.dtype) != step.dtype:

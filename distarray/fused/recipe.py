@@ -53,6 +53,26 @@ class Recipe:
     target: np.dtype[Any]
 
 
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: What IEEE 754 or integer arithmetic defines.
+EXACT = _names(
+    "add subtract multiply divide negative positive absolute fabs sqrt square reciprocal conjugate "
+    "floor ceil trunc rint copysign equal not_equal less less_equal greater greater_equal "
+    "logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert "
+    "isnan isinf isfinite"
+)
+#: Cheap enough to be computed twice.
+_CHEAP = EXACT | _names("minimum maximum fmin fmax sign left_shift right_shift")
+
+
+def costly(function: np.ufunc) -> bool:
+    """Whether it takes longer to compute a function than to read its values. Local."""
+    return function.__name__ not in _CHEAP
+
+
 def kind_of_number(number: Any, others: Sequence[np.dtype[Any]]) -> Kind:
     """The kind of a number that meets values of these types in one function."""
     value = number.item() if isinstance(number, np.generic) else number
