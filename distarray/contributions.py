@@ -119,6 +119,8 @@ def extreme_of(kind: str, found: Any, dtype: DType) -> Contribution:
 def extreme_of_partial(kind: str, partial: HostArray, dtype: DType) -> Contribution:
     """The "min" or "max" from a partial result, an extremum and whether there was a NaN. Local."""
     missing = partial.dtype.kind == "f" and partial[1]
+    if dtype.kind == "f":  # as `extreme_contribution` has it
+        partial = partial.astype(dtype)
     found = extreme_of(kind, np.nan if missing else partial[0], partial.dtype)
     return replace(found, finish=lambda reduced: cast(found.finish(reduced), dtype), dtype=dtype)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from distarray import selftest
-from distarray.backends import cuda, native, nvidia
+from distarray.backends import cuda, native, nvidia, threads
 from distarray.backends.base import Backend
 from distarray.comm import Communicator, default
 from distarray.errors import BackendError, DistArrayError
@@ -141,18 +141,17 @@ def compiler() -> Iterator[Finding]:
     if tools is None:
         yield Finding(NOTE, "compiler", "none; kernels run as NumPy, many times slower")
     else:
-        threads = "OpenMP" if tools.openmp else "no OpenMP: one thread a rank"
-        yield Finding(OK, "compiler", f"{' '.join((*tools.command, *tools.flags))} ({threads})")
+        openmp = "OpenMP" if tools.openmp else "no OpenMP: one thread a rank"
+        yield Finding(OK, "compiler", f"{' '.join((*tools.command, *tools.flags))} ({openmp})")
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     yield Finding(OK, "cache", f"{folder}, {size / 1e6:.1f} MB")
 
 
 def processor(ranks: int) -> Iterator[Finding]:
     """Cores and threads. Local."""
-    cores = available_cores()
-    wanted = ranks * native.threads()
-    text = f"{cores} for {ranks} rank{'s' * (ranks > 1)} of {native.threads()} thread"
-    text += "s" * (native.threads() > 1)
+    cores, count = available_cores(), threads.count()
+    wanted = ranks * count
+    text = f"{cores} for {ranks} rank{'s' * (ranks > 1)} of {count} thread{'s' * (count > 1)}"
     crowded = wanted > cores
     yield Finding(NOTE if crowded else OK, "cores", text + (": ranks wait in turn" * crowded))
 

@@ -16,6 +16,7 @@ from distarray.array import DistArray
 from distarray.arraylike import HostArray
 from distarray.errors import ArrayError
 from distarray.pending import Contribution, Pending
+from distarray.reductions import by_kernel
 
 if TYPE_CHECKING:
     from distarray.block_reductions import Operand
@@ -111,7 +112,7 @@ class _Product:
 
     def _contribution(self) -> Contribution:
         backend = self.arrays[0].block.backend
-        if not backend.host:
+        if all(by_kernel(array, "sum") for array in self.arrays):
             from distarray import block_reductions
 
             partial = block_reductions.partial_result(

@@ -3,7 +3,8 @@ remaining ones.
 
 Over all axes, values on a device are reduced there by one pass over memory, see `block_reductions`,
 or two for `argmin` and `argmax`; `prod` and all that goes over some axes works on a copy of the
-block on the host. What devices alone need is imported when first used.
+block on the host. Many floating-point numbers on the host are reduced by such a pass, too, which
+threads share. What not all arrays need is imported when first used.
 
 Over grid axes each rank reduces its own block, and the blocks that share a place along the
 remaining axes merge their partial results in pairs, in order; the result goes to the rank that owns
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from distarray.array import DistArray
 
 Parts = list[HostArray]
+
+#: Elements of a rank from which on a kernel reduces them on the host.
+LEAST_SHARED = 1 << 17
 
 
 def begin_sum(array: DistArray, *, reproducible: bool = False) -> Pending:
@@ -78,7 +82,7 @@ def _begin(array: DistArray, kind: str, reproducible: bool = False) -> Pending:
     """Start a reduction; on the device, where its result may stay there."""
     require_array(array, f"begin_{kind}")
     pending = None
-    if _on_device(array, kind):
+    if not array.block.backend.host and by_kernel(array, kind):
         from distarray import block_reductions
 
         dtype, size = array.dtype, array.size
@@ -99,13 +103,21 @@ def _begin(array: DistArray, kind: str, reproducible: bool = False) -> Pending:
     return _contribution(array, kind, reproducible).begin(array.communicator)
 
 
-def _on_device(array: DistArray, kind: str) -> bool:
-    """Whether a reduction of all elements is made by the device."""
-    if array.block.backend.host or kind == "prod":
-        return False
+def by_kernel(array: DistArray, kind: str) -> bool:
+    """Whether all elements are reduced by a kernel: by the device they are on or, where threads
+    could share the work, by the host. Local; the number of threads plays no part, so that sums have
+    the same bits for any.
+    """
+    if array.block.backend.host:
+        from distarray.backends import native
+
+        floating = array.dtype.kind in "fc"
+        large = array.size >= LEAST_SHARED * array.communicator.size
+        if not (floating and large) or native.toolchain() is None:
+            return False
     if kind in ("min", "max"):
         contributions.require_extreme(kind, array.dtype, array.size)
-    return True
+    return kind != "prod"
 
 
 def _reduced_for(kind: str) -> str:
@@ -115,7 +127,7 @@ def _reduced_for(kind: str) -> str:
 
 def _contribution(array: DistArray, kind: str, reproducible: bool = False) -> Contribution:
     block, backend = array.block, array.block.backend
-    if _on_device(array, kind):
+    if by_kernel(array, kind):
         from distarray import block_reductions
 
         operand = (block, array.component_prefix)
@@ -159,7 +171,7 @@ def variance(array: DistArray, axis: Any, ddof: int) -> Any:
 def _deviations(array: DistArray) -> tuple[Any, Callable[[Any], Any]]:
     """The sum of owned values, and a function that gives their squared deviations from a mean."""
     block = array.block
-    if not block.backend.host:
+    if by_kernel(array, "sum"):
         from distarray import block_reductions
 
         operand = (block, array.component_prefix)

@@ -2,7 +2,8 @@
 
 Copies are described by rows of a table that the function reads. Axes that run on in both arrays are
 joined, and two thin copies of one form, such as the two faces of a periodic axis, are made in one
-pass: they touch the same rows of memory.
+pass: they touch the same rows of memory. Threads share the rows of a large copy; the next copy
+begins when all are done.
 """
 
 from __future__ import annotations
@@ -18,9 +19,15 @@ from distarray.backends import native
 from distarray.backends.base import BoxCopy, CopyList, Stream
 from distarray.backends.calls import prepared
 
+#: Bytes of a copy from which on threads share it.
+PARALLEL_BYTES = 1 << 18
+
 SOURCE = """\
 #include <stdint.h>
 #include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 /* A strided copy: four loops around a run of `size` bytes, and perhaps a second copy like it. */
 struct copy {
@@ -28,40 +35,62 @@ struct copy {
   int64_t size, n[4], s[4], t[4];
 };
 
+int distarray_threads = 1;
+
+/* The part of a copy with rows first ... last of all that its outer loops count. */
 static inline __attribute__((always_inline)) void
-run(const struct copy *c, int64_t size, int twin) {
+run(const struct copy *c, int64_t first, int64_t last, int64_t size, int twin) {
   const int64_t n = c->n[3], s_step = c->s[3], t_step = c->t[3];
   const int64_t s_twin = c->twin_source - c->source, t_twin = c->twin_target - c->target;
-  for (int64_t i = 0; i < c->n[0]; i++)
-    for (int64_t j = 0; j < c->n[1]; j++)
-      for (int64_t k = 0; k < c->n[2]; k++) {
-        const char *s = c->source + i * c->s[0] + j * c->s[1] + k * c->s[2];
-        char *t = c->target + i * c->t[0] + j * c->t[1] + k * c->t[2];
-        for (int64_t l = 0; l < n; l++, s += s_step, t += t_step) {
-          memcpy(t, s, size);
-          if (twin) memcpy(t + t_twin, s + s_twin, size);
-        }
-      }
+  int64_t k = first % c->n[2], j = first / c->n[2] % c->n[1], i = first / c->n[2] / c->n[1];
+  for (int64_t row = first; row < last; row++) {
+    const char *s = c->source + i * c->s[0] + j * c->s[1] + k * c->s[2];
+    char *t = c->target + i * c->t[0] + j * c->t[1] + k * c->t[2];
+    for (int64_t l = 0; l < n; l++, s += s_step, t += t_step) {
+      memcpy(t, s, size);
+      if (twin) memcpy(t + t_twin, s + s_twin, size);
+    }
+    if (++k == c->n[2]) {
+      k = 0;
+      if (++j == c->n[1]) j = 0, i++;
+    }
+  }
 }
 
 static inline __attribute__((always_inline)) void
-copy(const struct copy *c, int64_t size) {
-  if (c->twin_source) run(c, size, 1); else run(c, size, 0);
+part(const struct copy *c, int64_t first, int64_t last, int64_t size) {
+  if (c->twin_source) run(c, first, last, size, 1); else run(c, first, last, size, 0);
+}
+
+static void copy(const struct copy *c, int64_t first, int64_t last) {
+  switch (c->size) {  /* fixed sizes become single moves */
+  case 1: part(c, first, last, 1); break;
+  case 2: part(c, first, last, 2); break;
+  case 4: part(c, first, last, 4); break;
+  case 8: part(c, first, last, 8); break;
+  case 16: part(c, first, last, 16); break;
+  case 32: part(c, first, last, 32); break;
+  default: part(c, first, last, c->size);
+  }
 }
 
 void distarray_copy(const struct copy *copies, int64_t count) {
-  for (const struct copy *c = copies; c < copies + count; c++)
-    switch (c->size) {  /* fixed sizes become single moves */
-    case 1: copy(c, 1); break;
-    case 2: copy(c, 2); break;
-    case 4: copy(c, 4); break;
-    case 8: copy(c, 8); break;
-    case 16: copy(c, 16); break;
-    case 32: copy(c, 32); break;
-    default: copy(c, c->size);
+  for (const struct copy *c = copies; c < copies + count; c++) {
+    const int64_t rows = c->n[0] * c->n[1] * c->n[2];
+#ifdef _OPENMP
+    if (rows * c->n[3] * c->size >= PARALLEL_BYTES && rows > 1 && distarray_threads > 1) {
+#pragma omp parallel num_threads(distarray_threads)
+      {
+        const int64_t number = omp_get_thread_num(), threads = omp_get_num_threads();
+        copy(c, rows * number / threads, rows * (number + 1) / threads);
+      }
+      continue;
     }
+#endif
+    copy(c, 0, rows);
+  }
 }
-"""
+""".replace("PARALLEL_BYTES", str(PARALLEL_BYTES))
 
 _LOOPS = 4
 #: Bytes of a run up to which two copies gain from being made together.
@@ -176,7 +205,7 @@ def _twin(
 def _distance(one: BoxCopy, other: BoxCopy) -> int:
     """Bytes between what two copies read, and between what they write."""
     read = one.source.ctypes.data - other.source.ctypes.data
-    return abs(read) + abs(one.target.ctypes.data - other.target.ctypes.data)
+    return int(abs(read) + abs(one.target.ctypes.data - other.target.ctypes.data))
 
 
 def _form(copy: BoxCopy) -> tuple[Any, ...]:

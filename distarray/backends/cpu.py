@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.arraylike import HostArray
+from distarray.backends import threads
 from distarray.backends.base import BoxCopy, CopyList, Event, Graph, Stream
 from distarray.errors import BackendError
 
@@ -98,7 +99,12 @@ class CpuBackend:
         if shape:
             place += -halo[-1] * dtype.itemsize % LINE
         offset = place + -raw.ctypes.data % LINE
-        return np.ndarray(full, dtype, buffer=raw, offset=offset, strides=strides)
+        memory: HostArray = np.ndarray(full, dtype, buffer=raw, offset=offset, strides=strides)
+        if threads.count() > 1:
+            from distarray.backends.first_touch import touch
+
+            touch(memory, len(components))
+        return memory
 
     def allocate_again(
         self,

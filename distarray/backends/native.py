@@ -31,6 +31,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from distarray.backends import threads
 from distarray.errors import BackendError
 from distarray.launcher import child_environment, launched
 
@@ -127,12 +128,6 @@ class Toolchain:
     openmp: bool
 
 
-def threads() -> int:
-    """Threads that kernels may use: OMP_NUM_THREADS, or 1 where it is not set."""
-    first = os.environ.get("OMP_NUM_THREADS", "1").split(",")[0].strip()
-    return max(1, int(first)) if first.isdigit() else 1
-
-
 def enabled() -> bool:
     """Whether compiled code may be used; `DISTARRAY_EXECUTOR=numpy` forbids it."""
     return os.environ.get("DISTARRAY_EXECUTOR", "").lower() != "numpy"
@@ -148,11 +143,11 @@ def load(source: str, symbol: str, *, fast: bool = False) -> Any:
     """
     if not enabled():
         return None
-    library = _library(source, fast, threads() > 1)
-    return None if library is None else _function(library, symbol)
-
-
-def _function(library: ctypes.CDLL, symbol: str) -> Any:
+    number = threads.count()
+    library = _library(source, fast, number > 1)
+    if library is None:
+        return None
+    threads.set_count(library, number)
     function = getattr(library, symbol)
     function.restype = None
     return function
@@ -166,6 +161,7 @@ def _library(source: str, fast: bool, parallel: bool) -> ctypes.CDLL | None:
     flags = [*FLAGS, *tools.flags, *(FAST_FLAGS if fast else ())]
     if parallel and tools.openmp:
         flags.append(OPENMP_FLAG)
+        threads.bind(threads.count(), functools.partial(library, C, (*tools.command, *flags)))
     return library(C, (*tools.command, *flags), source)
 
 
@@ -313,7 +309,7 @@ def toolchain(language: Language = C) -> Toolchain | None:
     for command in _candidates(language):
         found = _kept(functools.partial(_remembered, language, command))
         if found is not None:
-            if language.tuned and threads() > 1 and not found.openmp:
+            if language.tuned and threads.count() > 1 and not found.openmp:
                 _note(
                     f"distarray: the compiler {found.command[0]} has no OpenMP; kernels use one "
                     "thread."

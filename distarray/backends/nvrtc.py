@@ -12,7 +12,7 @@ from typing import Any
 from distarray.backends import native
 from distarray.backends.driver import KernelText
 from distarray.errors import BackendError
-from distarray.stencil.cuda.recording import record
+from distarray.stencil.recording import record
 
 #: Numbers as the CPU has them: no flushing of tiny ones, quotients and roots rounded correctly.
 OPTIONS = ("--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")

@@ -24,5 +24,6 @@ printing     one node as C text
 codegen      whole kernels as C text, with the modules that it names
 cuda         whole kernels as CUDA text
 memory       what compiled kernels are handed of one rank's memory
+recording    texts into a folder
 compile      text becomes a launch
 """

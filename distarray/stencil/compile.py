@@ -22,6 +22,7 @@ from distarray.stencil.accumulators import joined
 from distarray.stencil.codegen import Code
 from distarray.stencil.expression import Program
 from distarray.stencil.launch import ArrayView, BoundLaunch, LaunchGeometry
+from distarray.stencil.recording import record
 
 #: Prepared boxes that one launch keeps.
 _KEPT_BOXES = 4096
@@ -44,6 +45,7 @@ def bind_on_host(
         code = codegen.generate(program, aliased=_aliased(program, arrays))
         function = backend.load(code.text, code.symbol, fast=program.fast)
         if function is not None:
+            record(code.text, code.symbol, fast=program.fast, ending=".c")
             return NativeLaunch(program, code, function, arrays, geometry)
     return evaluate.bind(program, arrays, geometry)
 

@@ -19,7 +19,9 @@ from distarray.stencil.point import Point
 from distarray.stencil.printing import Text
 from distarray.stencil.writing import Lines, words
 
-#: Points below which threads cost more than they save.
+#: The variable that holds how many threads a text uses, and points below which they cost more than
+#: they save.
+THREADS = "distarray_threads"
 PARALLEL_POINTS = 32768
 #: Bytes of all planes of a block of rows, and its least rows.
 _BLOCK_BYTES, _LEAST_ROWS = 1 << 19, 8
@@ -128,7 +130,9 @@ class Loops:
     def _share(self, directive: str) -> None:
         """Divide the next loop among threads if it is worth it."""
         points = " * ".join(f"({loop}_end - {loop}_begin)" for loop in self._frame.loops)
-        self._text.add(f"#pragma omp {directive} if ({points} > {PARALLEL_POINTS})")
+        self._text.add(
+            f"#pragma omp {directive} num_threads({THREADS}) if ({points} > {PARALLEL_POINTS})"
+        )
 
     def _loop(self, axis: int, begin: str = "", end: str = "") -> None:
         loop = self._frame.loops[axis]

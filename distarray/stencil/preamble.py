@@ -177,7 +177,7 @@ _THREADS = """\
 #endif
 static int64_t thread_count(int64_t most) {
 #ifdef _OPENMP
-  const int64_t count = omp_get_max_threads();
+  const int64_t count = omp_in_parallel() ? 1 : distarray_threads;
   return count < most ? count : most;
 #else
   return most < 1 ? most : 1;
@@ -197,6 +197,7 @@ def text(words: frozenset[str], *, exact_products: bool) -> str:
     for name, part in (("complex64", "float"), ("complex128", "double")):
         if name in words:
             parts.append(f"typedef struct {{ {part} re, im; }} {name};")
+    parts += ["int distarray_threads = 1;"] if "distarray_threads" in words else []
     parts += [found for word in sorted(words) if (found := helper(word)) is not None]
     if "hidden_zero" in words:
         parts.append("static const volatile int64_t hidden_zero = 0;")

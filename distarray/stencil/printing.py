@@ -424,7 +424,7 @@ _WORDS = """
 
     memory layout scalars box results mask extent chunk chunks chunk_begin chunk_end strip strip_end
     count place first l complex64 complex128 block block_end rows fitting
-    hidden hidden_zero
+    hidden hidden_zero distarray_threads
 """
 
 #: Words that variables of the text must not take: C's, its library's, and those of the text itself.

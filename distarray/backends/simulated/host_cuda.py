@@ -18,7 +18,7 @@ from typing import Any
 from distarray.backends import native
 from distarray.backends.driver import Extents, KernelText
 from distarray.errors import BackendError
-from distarray.stencil.cuda.recording import record
+from distarray.stencil.recording import record
 
 #: Short to compile; nothing that changes the bits of a result, and no instructions that fuse.
 FLAGS = (

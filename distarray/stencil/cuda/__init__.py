@@ -11,7 +11,6 @@ states       fused reductions
 loops        from a thread's numbers to points
 codegen      whole kernels
 packing      what a launch is handed by value
-recording    every compiled text into a folder
 """
 
 from distarray.stencil.cuda.codegen import CudaCode, CudaKernel, generate, source
