@@ -68,6 +68,11 @@ CHEAP = {
         "DISTARRAY_DEVICE=simulated DISTARRAY_TRANSPORT=nccl mpirun -n 2 python heat.py"
     ),
     "mpirun -n 4 python -m pytest test_mine.py": "mpirun -n 2 python -m pytest test_mine.py",
+    "mpirun -n 2 python -m distarray tune --kernel heat --shape 256 256 256 --apply tile grid": (
+        "mpirun -n 2 python -m distarray tune --kernel heat --shape 12 12 12 --steps 4 --repeat 1 "
+        "--apply tile grid"
+    ),
+    "python -m distarray model": "python -m distarray model --ranks 1 8",
     "bash .ci/run": "bash -n .ci/run",
     # Gigabytes, and of use only beside a GPU.
     "pip install '.[mpi,cuda13]'": "grep -q '^cuda12 = ' pyproject.toml && "
@@ -80,6 +85,7 @@ ELSEWHERE = {
     "mpirun -n 8 python heat.py": "test_programs_print_the_same_on_one_rank_and_on_several",
     "mpirun -n 2 python run.py": "test_the_run_goes_on_where_it_was_stopped",
     "python -m distarray bench": "tests/test_bench.py",
+    "mpirun -n 2 python -m distarray model --validate": "tests/ranks/ranks_model.py",
     "DISTARRAY_DEVICE=cuda python -m distarray doctor": "tests/test_cli.py",
 }
 
