@@ -447,6 +447,11 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
 
     # NumPy protocols.
 
+    __iadd__ = elementwise.updating(np.add)
+    __isub__ = elementwise.updating(np.subtract)
+    __imul__ = elementwise.updating(np.multiply)
+    __itruediv__ = elementwise.updating(np.true_divide)
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         return elementwise.call_ufunc(self, ufunc, method, inputs, options)
 

@@ -24,6 +24,10 @@ class Deferred(Protocol):
         """Compute them, and hand them over by `Block.take`. Local."""
         ...
 
+    def drop(self) -> None:
+        """Note that nobody will ask for the values of the block. Local."""
+        ...
+
     def reads(self, block: Block) -> bool:
         """Whether they depend on the owned values of a block. Local."""
         ...

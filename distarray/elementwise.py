@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import functools
 import math
+import opcode
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +78,47 @@ def call_ufunc(
     if not outputs:
         return _evaluate(array, ufunc, inputs, options, ufunc.nout)
     return _evaluate_into(array, ufunc, inputs, outputs, options)
+
+
+def updating(function: np.ufunc) -> Callable[[DistArray, Any], DistArray]:
+    """An operator such as `+=`. Collective.
+
+    What stands on its right and has no name is computed as part of it, even if it depends on the
+    array that is written.
+    """
+
+    def update(self: DistArray, other: Any) -> DistArray:
+        unnamed = sys.getrefcount(other) == _UNNAMED
+        if unnamed and is_array(other) and other.block.deferred is not None:
+            caller = sys._getframe(1)
+            if caller.f_code.co_code[caller.f_lasti] == _OPERATOR:
+                other.block.deferred.drop()
+        result: DistArray = function(self, other, out=(self,))
+        return result
+
+    return update
+
+
+class _Counted:
+    """Counts references as `updating` does."""
+
+    def __iadd__(self, other: Any) -> _Counted:
+        self.count = sys.getrefcount(other)
+        return self
+
+
+def _count_of_unnamed() -> int:
+    """References to an operand of `+=` that has no name; 0 where one with a name has as many."""
+    counted, named = _Counted(), _Counted()
+    counted += _Counted()
+    unnamed = counted.count
+    counted += named
+    return unnamed if counted.count > unnamed else 0
+
+
+_UNNAMED = _count_of_unnamed()
+#: What the interpreter executes for `+=`. Compiled code that calls it may keep its operand.
+_OPERATOR = opcode.opmap.get("BINARY_OP", -1)
 
 
 def map_array(function: Callable[..., Any], *operands: Any, **options: Any) -> DistArray:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.block import Block
-from distarray.deferred import settle_readers
+from distarray.deferred import arrived, settle_readers
 from distarray.fused.recipe import (
     ARRAY,
     NUMBER,
@@ -95,6 +95,13 @@ class Node:
     def own_serial(self) -> tuple[int, ...]:
         block = None if self._block is None else self._block()
         return () if block is None else (block.serial,)
+
+    def drop(self) -> None:
+        """Note that nobody will ask for the values of the block. Local."""
+        block = None if self._block is None else self._block()
+        if block is not None:
+            arrived(block)
+        self._block = None
 
     @property
     def alive(self) -> bool:
