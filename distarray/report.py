@@ -84,7 +84,8 @@ class Report:
     memory : int
         Bytes of host memory at their peak, of the rank that had most.
     tuned : tuple of str
-        What `python -m distarray tune` has kept and this program used, such as "tile 8 for heat".
+        What was chosen by measuring, such as "tile 8 for heat": kept by `python -m distarray tune`,
+        or found by a trial in this program.
     """
 
     ranks: int

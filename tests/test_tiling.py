@@ -53,7 +53,7 @@ def compute(state, number, one, box, origin):
     state[target][np.ix_(*axes)] = total
 
 
-def run_tiles(state, program, boxes, sizes, around, origin):
+def run_tiles(state, program, boxes, sizes, around, origin, *, at_once):
     """Compute all tiles of a program, each application of which has one box."""
     lags, leads = (schedule.shifts(p, 2) for p in (program, schedule.mirrored(program)))
     cuts = [
@@ -73,14 +73,26 @@ def run_tiles(state, program, boxes, sizes, around, origin):
             schedule.Piece(number, ranges, ends[len(cuts) :])
             for ranges in itertools.product(*parts)
         ]
-    for which, bounds in zip(*schedule.entries(pieces), strict=True):
-        number = pieces[which].work
-        compute(state, number, program[number], Box(*map(tuple, bounds.T)), origin)
+    which, bounds, tiles = schedule.entries(pieces)
+    order, starts, groups = schedule.fronts(tiles)
+    if at_once:  # tiles of a group in any order
+        random = np.random.default_rng(len(order))
+        kept = [
+            entry
+            for first, last in itertools.pairwise(groups)
+            for tile in random.permutation(np.arange(first, last))
+            for entry in order[starts[tile] : starts[tile + 1]]
+        ]
+        assert sorted(kept) == list(range(len(which)))
+        which, bounds = which[kept], bounds[kept]
+    for piece, ends in zip(which, bounds, strict=True):
+        number = pieces[piece].work
+        compute(state, number, program[number], Box(*map(tuple, ends.T)), origin)
 
 
 @settings(max_examples=60, deadline=None)
-@given(programs(), st.tuples(st.integers(1, 5), st.integers(1, 5)), st.booleans())
-def test_tiles_compute_what_steps_do(program, sizes, cut_both):
+@given(programs(), st.tuples(st.integers(1, 5), st.integers(1, 5)), st.booleans(), st.booleans())
+def test_tiles_compute_what_steps_do(program, sizes, cut_both, at_once):
     """On a block whose surroundings are as large as the margins ask; points computed by each
     application shrink by its reach, as if those of neighbours were computed by them.
     """
@@ -97,7 +109,8 @@ def test_tiles_compute_what_steps_do(program, sizes, cut_both):
     everywhere = Box((-room + 14,) * 2, (7 + room - 14, 6 + room - 14))
     for number, one in enumerate(program):
         compute(expected, number, one, everywhere, origin)
-    run_tiles(state, program, grown, sizes if cut_both else sizes[:1], (0, 0), origin)
+    cut = sizes if cut_both else sizes[:1]
+    run_tiles(state, program, grown, cut, (0, 0), origin, at_once=at_once)
     owned = (slice(room, room + 7), slice(room, room + 6))
     last_written = {array for one in program for array in one.writes}
     for array in last_written:
@@ -105,8 +118,10 @@ def test_tiles_compute_what_steps_do(program, sizes, cut_both):
 
 
 @settings(max_examples=60, deadline=None)
-@given(programs(), st.tuples(st.integers(1, 9), st.integers(1, 9)), st.integers(1, 2))
-def test_tiles_of_closed_axes_compute_what_steps_do(program, sizes, cut):
+@given(
+    programs(), st.tuples(st.integers(1, 9), st.integers(1, 9)), st.integers(1, 2), st.booleans()
+)
+def test_tiles_of_closed_axes_compute_what_steps_do(program, sizes, cut, at_once):
     """Periodic axes that one rank holds whole: nothing is computed twice, and no cell but theirs is
     needed.
     """
@@ -116,7 +131,7 @@ def test_tiles_of_closed_axes_compute_what_steps_do(program, sizes, cut):
     boxes = [Box((0, 0), shape)] * len(program)
     for number, one in enumerate(program):
         compute(expected, number, one, boxes[number], (0, 0))
-    run_tiles(state, program, boxes, sizes[:cut], shape, (0, 0))
+    run_tiles(state, program, boxes, sizes[:cut], shape, (0, 0), at_once=at_once)
     np.testing.assert_array_equal(state, expected)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import time as clock
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from distarray.profile import Profile
 from distarray.progress import tell_once
 from distarray.stencil.compile import NativeLaunch
 from distarray.stencil.expression import SAME, Coordinate, Read, Spacing, walk
-from distarray.tiling.plan import Call, TiledSteps, halo_of
+from distarray.tiling.plan import Call, TiledSteps, halo_of, lag_of
 from distarray.tiling.runner import function
 from distarray.tiling.schedule import Widths
 from distarray.tuning import store as tuned
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
 CACHE_BYTES = 1_500_000
 #: Arrays of a rank that together are smaller stay in the caches anyway.
 WORTH_TILING = 8 << 20
-#: Numbers of steps that "auto" tries, in this order.
-CANDIDATES = (4, 8)
+#: Numbers of steps that "auto" tries, of those that shift a tile by a number of cells in `SHIFTS`:
+#: fewer steps leave much to gain, more of them spoil the form of tiles.
+CANDIDATES = (2, 4, 8, 12)
+SHIFTS = range(6, 13)
+#: Passes of each number of steps in a trial: the first makes plans and fills caches.
+PASSES = 3
 #: Steps of a loop below which "auto" does not try.
 LEAST_STEPS = 48
 #: Steps that a tile holds at most: the cache is full long before, and their plan takes time.
@@ -124,23 +129,38 @@ class Tiling:
 
     def _tried(self, number: int, room: int) -> int:
         """Measure what is fastest, by steps that count."""
-        rounded = (self._rounded(depth, number) for depth in CANDIDATES)
-        candidates = [depth for depth in rounded if depth > 1]
-        trial = 2 * max(candidates, default=1)
-        if not candidates or room < trial * (len(candidates) + 1):
+        candidates = self._candidates(number)
+        singles = min(candidates, default=1)
+        if not candidates or room < PASSES * (singles + sum(candidates)):
             return 0
-        done, seconds = 0, {}
-        for depth in dict.fromkeys((1, *candidates)):
-            run = self._single if depth == 1 else self._tiled(depth, number + done).run
-            run(number + done, trial // 2)  # plans, and what the caches hold
-            start = clock.perf_counter()
-            run(number + done + trial // 2, trial // 2)
-            seconds[depth] = clock.perf_counter() - start
-            done += trial
-        depths = list(seconds)
-        slowest = self._communicator.allreduce(np.array([seconds[d] for d in depths]), "max")
-        self._depth = self._kept.keep(self._key, depths[int(np.argmin(slowest))])
+        done, seconds = 0, []
+        for depth in (1, *candidates):
+            steps, best = (singles if depth == 1 else depth), math.inf
+            for _ in range(PASSES):
+                run = self._single if depth == 1 else self._tiled(depth, number + done).run
+                start = clock.perf_counter()
+                run(number + done, steps)
+                best = min(best, clock.perf_counter() - start)
+                done += steps
+            seconds.append(best / steps)
+        slowest = self._communicator.allreduce(np.array(seconds), "max")
+        self._depth = self._kept.keep(self._key, (1, *candidates)[int(np.argmin(slowest))])
+        if self._depth > 1:
+            tuned.note(f"tile {self._depth} for {self._name}, by a trial")
         return done
+
+    @property
+    def _name(self) -> str:
+        return self._loop.planned(0, self._loop.arrays)[0][0].program.name
+
+    def _candidates(self, number: int) -> list[int]:
+        """The numbers of steps to try, fewest first."""
+        cycle, arrays = self._loop.cycle, self._loop.arrays
+        one, more = (lag_of(_calls(self._loop, number, n, arrays)) for n in (1, cycle + 1))
+        shift = max(map(operator.sub, more, one))  # by so many steps as make a cycle
+        tried = (depth for depth in CANDIDATES if depth * shift // cycle in SHIFTS)
+        rounded = {self._rounded(depth, number) for depth in tried}
+        return sorted(rounded - {1})
 
     def _single(self, number: int, steps: int) -> None:
         for ahead in range(steps):
@@ -324,5 +344,5 @@ def tile_sizes(calls: Sequence[Call]) -> tuple[int, ...]:
         for array in arrays.values()
     )
     outer = first.layout.ndim - 1
-    side = int((CACHE_BYTES / max(1, row)) ** (1 / outer)) - len(calls)
+    side = int((CACHE_BYTES / max(1, row)) ** (1 / outer)) - max(lag_of(calls)[:-1])
     return (max(8, side // 4 * 4),) * outer

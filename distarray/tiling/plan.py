@@ -71,6 +71,11 @@ def halo_of(calls: Sequence[Call]) -> Widths:
     return widest
 
 
+def lag_of(calls: Sequence[Call]) -> Widths:
+    """How far the last of the calls lags behind a tile's edges. Local, the same on all ranks."""
+    return schedule.shifts([call.application() for call in calls], calls[0].plan.program.ndim)[-1]
+
+
 @dataclass(frozen=True)
 class Closed:
     """Which axes close in themselves on each rank: periodic, and not divided among ranks. Along
@@ -183,10 +188,11 @@ class TiledSteps:
                 parts.append((work, one.memory.ctypes.data, one.layout.ctypes.data, 0, 0))
                 kept.append(one)
         pieces, rest = self._pieces(sizes, wraps)
-        which, bounds = schedule.entries(pieces)
+        which, bounds, tiles = schedule.entries(pieces)
         work_of = np.array([piece.work for piece in pieces])
         table = table_of(work_of[which], bounds, np.array(rest, np.int64)[which])
-        return Runner(backend, table, np.array(parts, np.uint64), (calls, self._scalars, kept))
+        addresses = np.array(parts, np.uint64)
+        return Runner(backend, table, tiles, addresses, (calls, self._scalars, kept))
 
     def _pieces(
         self, sizes: Sequence[int], wraps: Mapping[tuple[int, int], int]

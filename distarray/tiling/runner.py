@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.arraylike import HostArray
+from distarray.backends import threads
 from distarray.backends.base import Backend
+from distarray.tiling.schedule import fronts
 
 if TYPE_CHECKING:
     from distarray.block import Block
 
-#: `run_boxes` calls for each row of a table the function of its application. `wrap_rows` has the
+#: `run_boxes` calls for each row of a table the function of its application: rows of a tile in
+#: order, tiles of a group at the same time, groups one after the other. `wrap_rows` has the
 #: signature of kernels: it copies, for each row of a box of one array, the cells at both ends of
 #: the last axis to the halo on the other side. Its layout holds the bytes between neighbours along
 #: the outer axes, of an element and of a row's cells, and the bytes to copy below and above.
@@ -27,13 +30,22 @@ TEXT = r"""
 #include <stdint.h>
 #include <string.h>
 
+int distarray_threads = 1;
+
 typedef void work(void *const *memory, const int64_t *layout, const void *scalars,
     const int64_t *box, void *const *results);
 
-void run_boxes(int64_t count, int64_t width, const int64_t *table, void *const *applications) {
-  for (int64_t n = 0; n < count; n++, table += width) {
-    void *const *one = applications + 5 * table[0];
-    ((work *)one[0])(one[1], one[2], one[3], table + 1, one[4]);
+void run_boxes(int64_t count, const int64_t *groups, const int64_t *tiles, int64_t width,
+    const int64_t *table, void *const *applications) {
+#pragma omp parallel num_threads(distarray_threads) if (distarray_threads > 1)
+  for (int64_t group = 0; group < count; group++) {
+#pragma omp for schedule(dynamic)
+    for (int64_t tile = groups[group]; tile < groups[group + 1]; tile++)
+      for (int64_t n = tiles[tile]; n < tiles[tile + 1]; n++) {
+        const int64_t *row = table + n * width;
+        void *const *one = applications + 5 * row[0];
+        ((work *)one[0])(one[1], one[2], one[3], row + 1, one[4]);
+      }
   }
 }
 
@@ -169,15 +181,29 @@ class Runner:
     ----------
     backend : Backend
     table : ndarray of int64
-    applications : sequence of five addresses
-        Of the function, memory, layout, scalars and results of each.
+        Of `table_of`.
+    tiles : ndarray of int64
+        In which tile each row is, shape (rows, axes); see `schedule.fronts`.
+    applications : ndarray of uint64
+        The addresses of the function, memory, layout, scalars and results of each.
     kept : anything that the addresses point into
     """
 
     def __init__(
-        self, backend: Backend, table: HostArray, applications: HostArray, kept: Sequence[Any]
+        self,
+        backend: Backend,
+        table: HostArray,
+        tiles: HostArray,
+        applications: HostArray,
+        kept: Sequence[Any],
     ) -> None:
-        self._table, self._applications, self._kept = table, applications, kept
+        self._applications, self._kept = applications, kept
+        if threads.count() > 1:
+            order, self._tiles, self._groups = fronts(tiles)
+            table = table[order]
+        else:
+            self._tiles, self._groups = np.array([0, len(table)]), np.array([0, 1])
+        self._table = table
         self._run = function(backend, "run_boxes")
 
     def __call__(self) -> None:
@@ -185,7 +211,9 @@ class Runner:
         table = self._table
         if len(table):
             self._run(
-                ctypes.c_int64(len(table)),
+                ctypes.c_int64(len(self._groups) - 1),
+                ctypes.c_void_p(self._groups.ctypes.data),
+                ctypes.c_void_p(self._tiles.ctypes.data),
                 ctypes.c_int64(table.shape[1]),
                 ctypes.c_void_p(table.ctypes.data),
                 ctypes.c_void_p(self._applications.ctypes.data),

@@ -160,7 +160,7 @@ class Piece:
     inner: Sequence[tuple[int, int]]
 
 
-def entries(pieces: Sequence[Piece]) -> tuple[HostArray, HostArray]:
+def entries(pieces: Sequence[Piece]) -> tuple[HostArray, HostArray, HostArray]:
     """All that is done, tile by tile.
 
     Returns
@@ -169,6 +169,8 @@ def entries(pieces: Sequence[Piece]) -> tuple[HostArray, HostArray]:
         Which piece.
     ndarray, shape (n, axes, 2)
         First and last + 1 cell along each axis.
+    ndarray, shape (n, axes that are cut)
+        In which tile.
     """
     outer = len(pieces[0].ranges)
     shape = (*(len(start) for start, _ in pieces[0].ranges), len(pieces))
@@ -180,5 +182,34 @@ def entries(pieces: Sequence[Piece]) -> tuple[HostArray, HostArray]:
             for side in (0, 1):
                 bounds[..., number, axis, side] = ends[side].reshape(along)
         bounds[..., number, outer:, :] = np.reshape(piece.inner, (-1, 2))
-    done = (bounds[..., 0] < bounds[..., 1]).all(axis=-1)
-    return np.broadcast_to(np.arange(len(pieces)), shape)[done], bounds[done]
+    done = np.argwhere((bounds[..., 0] < bounds[..., 1]).all(axis=-1))
+    return done[:, -1], bounds[tuple(done.T)], done[:, :-1]
+
+
+def fronts(tiles: HostArray) -> tuple[HostArray, HostArray, HostArray]:
+    """An order in which many tiles can be computed at the same time: a tile needs others that do
+    not come after it along any axis, so that those with the same sum of places need none of each
+    other.
+
+    Parameters
+    ----------
+    tiles : ndarray, shape (n, axes)
+        In which tile each entry is; entries of a tile follow each other.
+
+    Returns
+    -------
+    order : ndarray, shape (n,)
+        Of the entries.
+    starts : ndarray
+        Where in that order each tile starts, and the end.
+    groups : ndarray
+        Which of these is the first of each group of tiles, and the end.
+    """
+    order = np.argsort(tiles.sum(axis=1), kind="stable")
+    ordered = tiles[order]
+    new = np.ones(len(tiles), bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    starts = np.flatnonzero(new)
+    sums = ordered[starts].sum(axis=1)
+    groups = np.flatnonzero(np.diff(sums, prepend=-1))
+    return order, np.append(starts, len(tiles)), np.append(groups, len(starts))
