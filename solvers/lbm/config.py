@@ -31,8 +31,8 @@ class LatticeConfig(Box):
     h and the time step are 1 and `viscosity = (tau - 1/2) / 3`.
 
     Each side of an axis that is not periodic, "x-", "x+", "y-", ..., is one of: a wall (at rest
-    unless named in `walls`), an inflow, or an outflow. Walls are half-way bounce-back and lie on
-    the bounds, given values of inflows and outflows half a cell outside.
+    unless named in `walls`), an inflow, or an outflow, which fluid crosses straight. All lie on the
+    bounds: walls are half-way bounce-back, the others a regularised condition, see `sides`.
 
     Parameters
     ----------

@@ -1,9 +1,14 @@
 """Inflows and outflows: what lies in the layer of cells outside, from which populations enter.
 
-They are those of an equilibrium with the given value and, as far as it is not given, the state of
-the nearest cell, and of the stress there: extrapolation of the non-equilibrium part (Guo, Z.,
-Zheng, C., Shi, B. (2002) Chin. Phys. 11(4), 366-374), regularised (Latt, J., Chopard, B. (2006)
-Math. Comput. Simul. 72(2-6), 165-168), that is, kept in its moments of second order alone.
+The regularised condition of Latt, J., Chopard, B., Malaspinas, O., Deville, M., Michler, A. (2008)
+Phys. Rev. E 77(5), 056703, for sides that lie half-way between cells, as walls do. Populations that
+leave the nearest cell are known; those that enter are as far off equilibrium as the opposite ones
+(Zou, Q., He, X. (1997) Phys. Fluids 9(6), 1591-1598). This closes the density where the velocity is
+given, and the velocity across the side, the only one there is, where the pressure is. The layer
+holds the equilibrium of both and the stress of those parts, its moments of second order.
+
+What enters less what leaves is so exactly density times velocity, the mass flux that is given.
+Links that cross a wall are the wall's, in corners too: the layer fills the others alone.
 """
 
 from __future__ import annotations
@@ -12,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import distarray as da
-from solvers.lbm.collision import SOUND, State, collision, of_stress, pushed, state_of
+from solvers.lbm.collision import SOUND, State, collision, of_stress, pushed
 from solvers.lbm.config import LatticeConfig, axis_of
+from solvers.lbm.lattice import Lattice
 
 
 def conditions(config: LatticeConfig, grid: da.Grid) -> dict[str, da.Condition]:
@@ -26,10 +32,10 @@ def conditions(config: LatticeConfig, grid: da.Grid) -> dict[str, da.Condition]:
     if config.inflow:
         given = _given(config, grid)
         for side in config.inflow:
-            found[side] = da.Custom(_entering(config, axis_of(side), force), given)
+            found[side] = da.Custom(_entering(config, side, force), given)
     for side, pressure in config.outflow.items():
         excess = pressure / (SOUND * config.unit_speed**2)
-        found[side] = da.Custom(_leaving(config, axis_of(side), excess, force))
+        found[side] = da.Custom(_leaving(config, side, excess, force))
     return found
 
 
@@ -61,21 +67,38 @@ def _scaled(velocity: Sequence[Any], factor: float) -> Any:
 
 
 def _entering(
-    config: LatticeConfig, axis: int, force: tuple[float, ...] | None
+    config: LatticeConfig, side: str, force: tuple[float, ...] | None
 ) -> Callable[..., None]:
+    axis, inward = axis_of(side), _inward(side)
+
     def enter(f: Any, given: Any) -> None:
         layer = (0,) * config.ndim
         velocity = [given[a][layer] for a in range(config.ndim)]
-        _write(config, f, axis, force, lambda near: (near.excess, velocity))
+        into = inward * velocity[axis]
+        push = 0.0 if force is None else 0.5 * inward * force[axis]
+
+        def close(excess: Any, total: Any) -> tuple[Any, Sequence[Any]]:
+            return (total + (into + push)) / (1.0 - into), velocity
+
+        _write(config, f, side, force, close)
 
     return enter
 
 
 def _leaving(
-    config: LatticeConfig, axis: int, excess: float, force: tuple[float, ...] | None
+    config: LatticeConfig, side: str, excess: float, force: tuple[float, ...] | None
 ) -> Callable[..., None]:
+    axis, inward = axis_of(side), _inward(side)
+    push = 0.0 if force is None else 0.5 * inward * force[axis]
+
+    def close(near: Any, total: Any) -> tuple[Any, Sequence[Any]]:
+        # What stays in the layer is that of the nearest cell but for the difference of densities.
+        resting = total + (1.0 - SOUND) * (excess - near)
+        into = (excess - resting - push) / (1.0 + excess)
+        return excess, [inward * into if a == axis else 0.0 for a in range(config.ndim)]
+
     def leave(f: Any) -> None:
-        _write(config, f, axis, force, lambda near: (excess, near.velocity))
+        _write(config, f, side, force, close)
 
     return leave
 
@@ -83,22 +106,41 @@ def _leaving(
 def _write(
     config: LatticeConfig,
     f: Any,
-    axis: int,
+    side: str,
     force: tuple[float, ...] | None,
-    choose: Callable[[State], tuple[Any, Sequence[Any]]],
+    close: Callable[[Any, Any], tuple[Any, Sequence[Any]]],
 ) -> None:
-    """Fill the layer: an equilibrium of (excess, velocity), and the stress of the nearest cell."""
-    lattice, equilibrium = config.velocities, collision(config.collision).equilibrium
+    """Fill the layer. `close` gives density less 1 and velocity there from the density less 1 of
+    the nearest cell and what that would be if as much came in as leaves.
+    """
+    lattice, axis = config.velocities, axis_of(side)
     layer, nearest = (0,) * config.ndim, tuple(int(a == axis) for a in range(config.ndim))
     near = [f[i][nearest] for i in range(lattice.size)]
-    state = state_of(lattice, near, force, part=-0.5)
-    rest = equilibrium(lattice, state.excess, pushed(state))
-    excess, velocity = choose(state)
-    chosen = State(excess, 1.0 + excess, velocity, velocity, force)
-    filled = equilibrium(lattice, excess, pushed(chosen))
-    parts = {i: near[i] - rest[i] + (near[o] - rest[o]) for i, o in lattice.pairs}
+    known = _reflected(lattice, near, side)
+    excess, velocity = close(
+        near[0] + lattice.add({i: near[i] + near[o] for i, o in lattice.pairs}),
+        near[0] + lattice.add(known),
+    )
+    state = State(excess, 1.0 + excess, velocity, velocity, force)
+    calm = collision(config.collision).equilibrium(lattice, excess, pushed(state))
+    parts = {i: known[i] - rest for i, rest in _reflected(lattice, calm, side).items()}
     axes = range(lattice.ndim)
-    moments = {(a, b): lattice.moment(parts, (a, b)) for a in axes for b in axes[a:]}
-    stress = of_stress(lattice, moments)
+    stress = of_stress(
+        lattice, {(a, b): lattice.moment(parts, (a, b)) for a in axes for b in axes[a:]}
+    )
     for i in range(lattice.size):
-        f[i][layer] = filled[i] + stress[i]
+        f[i][layer] = calm[i] + stress[i]
+
+
+def _reflected(lattice: Lattice, f: Sequence[Any], side: str) -> dict[int, Any]:
+    """The sum of each pair of opposites, twice the one that leaves where they cross the side."""
+    found = {}
+    for i, o in lattice.pairs:
+        across = _inward(side) * lattice.velocities[i][axis_of(side)]
+        found[i] = f[i] + f[o] if across == 0 else 2.0 * (f[i] if across < 0 else f[o])
+    return found
+
+
+def _inward(side: str) -> int:
+    """The direction into the box."""
+    return 1 if side[1] == "-" else -1
