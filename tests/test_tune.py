@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 import distarray as da
+from distarray import doctor, spans
+from distarray.cli import main
 from distarray.comm import SerialCommunicator
 from distarray.errors import StencilError
 from distarray.stencil import analysis
+from distarray.tiling import loop
 from distarray.tuning import command, measure, store
 from distarray.tuning.kernels import NAMED, case_of_name, reach_of
 from distarray.tuning.measure import Candidate, Problem, best, depths, process_grids
@@ -316,6 +319,30 @@ def test_the_command_measures_prints_and_keeps(cache: Path, module: str) -> None
     ]
 
 
+def test_what_the_command_keeps_is_used_by_loops_and_told(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(loop, "WORTH_TILING", 0)
+    monkeypatch.setattr(loop, "LEAST_STEPS", 0)
+    options = ["--shape", "16", "12", "--steps", "4", "--repeat", "1", "--tiles", "4"]
+    assert main(["tune", *options, "--skip", "1000", "--apply"]) == 0
+    assert "nothing is kept" in capsys.readouterr().out
+    assert not list(cache.glob("tuning-*.json"))
+    # Measured for 4 steps at a time alone: that is what is kept.
+    monkeypatch.setattr(command, "depths", lambda problem, tiles: [4, 4])
+    assert main(["tune", *options, "--apply", "tile"]) == 0
+    store.forget()
+    heat = NAMED["heat"].kernel
+    heat.depths.clear()
+    u = da.Grid((16, 12), periodic=True).ones()
+    with spans.record() as recording:
+        da.iterate(heat, u, u.copy(), steps=24, r=0.1)
+    assert len(recording.named("tile")) == 24 // 4
+    assert da.report().tuned == ("tile 4 for heat",)
+    assert str(next(iter(doctor.tuning(1)))).endswith("1 tile kept for this machine on 1 rank")
+    heat.depths.clear()
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -330,8 +357,6 @@ def test_the_command_measures_prints_and_keeps(cache: Path, module: str) -> None
 def test_wrong_options_are_refused(
     capsys: pytest.CaptureFixture[str], options: list[str], text: str
 ) -> None:
-    from distarray.cli import main
-
     assert main(["tune", *options]) in (1, 2)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("python -m distarray tune: ")

@@ -31,6 +31,8 @@ from distarray.tuning.kernels import Case, case_of_name
 
 #: Blocks that are measured on each rank, cells along each axis.
 _BLOCKS = (32, 64, 96, 128)
+#: By how much the speed of copies may change without a remark.
+_UNSTEADY = 0.15
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -231,6 +233,8 @@ def _validation_lines(found: dict[str, Any]) -> Iterator[str]:
         f"load average {found['load'][0]:.2f} at the start, {found['load'][1]:.2f} at the end, "
         f"{os.cpu_count()} cores; copies had {found['steady']:.0%} of their speed at the end"
     )
+    if abs(found["steady"] - 1.0) > _UNSTEADY:
+        yield "The machine's speed has changed meanwhile; repeat on an idle one."
 
 
 def _plain(value: Any) -> Any:

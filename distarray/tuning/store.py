@@ -257,12 +257,17 @@ _known: weakref.WeakKeyDictionary[Communicator, Choices] = weakref.WeakKeyDictio
 _used: dict[str, None] = {}
 
 
+def enabled() -> bool:
+    """Whether this process may use what is kept. Local; rank 0 decides for all."""
+    return os.environ.get(_VARIABLE, "1") not in ("0", "off", "no")
+
+
 def choices(communicator: Communicator) -> Choices:
     """The choices for these ranks. Collective, the first time; Local from then on."""
     found = _known.get(communicator)
     if found is None:
         mine = Choices()
-        if communicator.rank == 0 and os.environ.get(_VARIABLE, "1") not in ("0", "off", "no"):
+        if communicator.rank == 0 and enabled():
             mine = read(this_machine(communicator.size))
         found = _known[communicator] = communicator.bcast(mine)
     return found
