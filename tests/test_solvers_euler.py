@@ -266,6 +266,7 @@ def test_shock_tubes_have_the_errors_of_a_second_order_scheme(name):
     assert tube_error(name) == pytest.approx(TABLE[name], rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_first_order_scheme_fails_these_errors():
     assert tube_error("sod", reconstruction="constant", integrator="euler") > 2 * TABLE["sod"]
 

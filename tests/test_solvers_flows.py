@@ -238,6 +238,7 @@ def test_kovasznay_is_second_order():
     assert np.all(found[-1] > 1.9), found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["second", "between"])
 def test_a_broken_stencil_fails_the_order_test(monkeypatch, broken):
     """Viscosity 2 % too large; momentum carried by the velocity of one side."""

@@ -261,6 +261,7 @@ def test_velocity_is_second_order_in_space(error, sizes, viscosity):
     assert np.all(abs(finest - 2.0) < 0.1), (finest, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "sizes", "viscosity"), ORDERS)
 def test_a_first_order_scheme_fails_the_order_test(error, sizes, viscosity):
     finest, _ = order(error, sizes, viscosity, "upwind")

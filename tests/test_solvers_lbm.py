@@ -206,7 +206,10 @@ PERIODIC = {
 }
 
 
-@pytest.mark.parametrize("broken", [False, True], ids=["kept", "broken"])
+@pytest.mark.parametrize(
+    "broken",
+    [pytest.param(False, id="kept"), pytest.param(True, id="broken", marks=pytest.mark.slow)],
+)
 def test_mass_and_momentum_are_kept_for_a_thousand_steps(broken, monkeypatch):
     if broken:
         found = leak(COLLISIONS["trt"])
@@ -261,6 +264,7 @@ def test_mirrored_flows_have_mirrored_bits_in_three_dimensions():
         assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_sums_in_another_order_break_symmetry(monkeypatch):
     monkeypatch.setattr(
         Lattice,
@@ -272,6 +276,7 @@ def test_sums_in_another_order_break_symmetry(monkeypatch):
     np.testing.assert_allclose(one, other, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_square_duct_at_rest_stays_at_rest():
     duct = {
         "cells": (6, 6, 2),
@@ -367,6 +372,7 @@ def test_two_rates_give_the_parabola_of_poiseuille():
     assert channel_error(8, magic=0.25) > 1e-3  # other walls
 
 
+@pytest.mark.slow
 def test_one_rate_gives_the_parabola_to_its_slip():
     """At tau = 1.4 or so the wall is missed by a share of a cell that grows with its square."""
     assert 1e-4 < channel_error(39, "bgk", viscosity=0.0444, steady=1e-3) < 0.006
