@@ -22,7 +22,7 @@ from distarray.comm.base import Communicator
 from distarray.tuning import store
 
 #: What is computed; the others are communication and files.
-_COMPUTE = ("core", "remainder", "block", "graph", "tile")
+_COMPUTE = ("core", "remainder", "block", "graph", "tile", "expression")
 #: Bytes of the array that is copied to learn what the memory can do: more than caches hold.
 _COPIED = 1 << 26
 _REPEATS = 3

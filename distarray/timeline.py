@@ -33,7 +33,7 @@ from distarray.progress import tell_once
 
 #: Rows of a rank, from the top, and the events in each.
 ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("compute", ("core", "remainder", "block", "fill", "graph", "tile")),
+    ("compute", ("core", "remainder", "block", "fill", "graph", "tile", "expression")),
     ("communication", ("pack", "send", "wait", "unpack")),
     ("messages under way", ("exchange",)),
     ("reductions", ("reduce",)),

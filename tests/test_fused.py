@@ -71,11 +71,11 @@ def field(grid: da.Grid, dtype: str = "float64", seed: int = 0, components: Any 
     return u, values.astype(dtype)
 
 
-def passes(run: Callable[[], Any]) -> list[tuple[str, int]]:
-    """How each pass that a call made was made, and over how many cells."""
+def passes(run: Callable[[], Any]) -> list[int]:
+    """Over how many cells each pass was that a call made."""
     with spans.record() as recording:
         run()
-    return [(event.tally.label, event.tally.cells) for event in recording.named("expression")]
+    return [event.tally.cells for event in recording.named("expression")]
 
 
 def waits(u: da.DistArray) -> bool:
@@ -401,7 +401,7 @@ def test_assignment_is_one_pass_without_memory(
     def compute() -> None:
         out[...] = 2 * u + v * v - 1
 
-    assert [cells for _, cells in passes(compute)] == [99]
+    assert passes(compute) == [99]
     narrow[...] = 2 * u + v / 3
     np.add(2 * u, v, out=many[1])
     out += 2 * v
@@ -433,7 +433,7 @@ def test_in_place_operators_are_one_pass(
     np.testing.assert_allclose(u.gather(), a, rtol=1e-12)
     if sys.version_info < (3, 14):  # where an operand without a name can be told
         assert made == []
-        assert [cells for _, cells in done] == [99] * 3
+        assert done == [99] * 3
 
 
 def test_in_place_operators_leave_what_has_a_name(grid: da.Grid, how: str) -> None:
@@ -519,10 +519,32 @@ def test_an_expression_is_one_pass(
     assert done == []
     assert made == []
     done = passes(lambda: found[0].local)
-    assert [cells for _, cells in done] == [99]
+    assert done == [99]
     assert len(set(made)) == 1
     assert passes(lambda: found[0].local) == []
     np.testing.assert_allclose(found[0].gather(), 2 * a + np.sin(b) * a - b / 3, rtol=1e-14)
+
+
+def test_forms_are_compiled_once_they_have_come_often(
+    grid: da.Grid, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways: list[str] = []
+    run = executor.run
+    monkeypatch.setattr(executor, "run", lambda *args: ways.append(run(*args)))
+    monkeypatch.setattr(executor, "CELLS_BEFORE_COMPILING", 3 * 99)
+    monkeypatch.setattr(executor, "_seen", {})
+    u, _ = field(grid)
+    for number in range(5):
+        (number * u + u).local  # noqa: B018
+    if current() == "cpu":
+        assert ways == ["in pieces"] * 3 + ["compiled"] * 2
+        (u + 1).local  # noqa: B018
+        assert ways[-1] == "in pieces"  # a single function is NumPy's
+        monkeypatch.setenv("DISTARRAY_EXECUTOR", "numpy")
+        (2 * u + u).local  # noqa: B018
+        assert ways[-1] == "in pieces"
+    else:
+        assert ways == ["compiled"] * 5
 
 
 def test_what_is_dropped_is_never_computed(grid: da.Grid, how: str) -> None:

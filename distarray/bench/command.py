@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from distarray.bench import exchange, files, heat, movement, overhead, sums, wave
+from distarray.bench import exchange, expressions, files, heat, movement, overhead, sums, wave
 from distarray.bench.table import HEAD, Row
 from distarray.bench.timing import Sizes, load, pinned
 from distarray.comm import Communicator, SerialCommunicator, default
@@ -26,6 +26,7 @@ PARTS: dict[str, Callable[[Communicator, Sizes], Iterator[Row]]] = {
     "heat": heat.rows,
     "wave": wave.rows,
     "efficiency": heat.efficiency,
+    "expressions": expressions.rows,
     "exchange": exchange.rows,
     "sums": sums.rows,
     "redistribute": movement.redistribute,

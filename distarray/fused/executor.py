@@ -37,8 +37,10 @@ _compilable: dict[Recipe, bool] = {}
 
 def run(
     backend: Backend, recipe: Recipe, arrays: Sequence[Any], numbers: Sequence[Any], target: Any
-) -> None:
-    """Compute a recipe on arrays that broadcast to the target, which may be one of them. Local."""
+) -> str:
+    """Compute a recipe on arrays that broadcast to the target, which may be one of them; says how.
+    Local.
+    """
     start = spans.enter()
     how = "nothing"
     if target.size:
@@ -46,7 +48,9 @@ def run(
         on = _on_host if backend.host else _on_device
         how = on(backend, recipe, views, numbers, target)
     moved = target.nbytes + sum(array.nbytes for array in arrays)
-    spans.leave(spans.tally("expression", how, cells=target.size, nbytes=moved), start)
+    tally = spans.tally("expression", "expressions", cells=target.size, nbytes=moved)
+    spans.leave(tally, start)
+    return how
 
 
 def _on_host(
