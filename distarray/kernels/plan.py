@@ -12,7 +12,9 @@ before the wait for the messages, and the remainder as another.
 from __future__ import annotations
 
 import time as clock
+from collections import Counter
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from distarray import spans
@@ -100,6 +102,7 @@ class ApplyPlan:
                 for store in program.stores
             }
         )
+        self._changes = _merged(self._writes, blocks)
         self._refresh.early_writes = [
             EarlyWrite(number, component, box.shift(blocks[number].layout.halo))
             for number, component in self._writes
@@ -240,7 +243,7 @@ class ApplyPlan:
             launch.reset_reductions()
         for colour in range(self.program.colours):
             self._pass(blocks, colour, time, overlap)
-            for number, component in self._writes:
+            for number, component in self._changes:
                 blocks[number].changed(component)
         if not self.program.reductions:
             return ()
@@ -345,6 +348,16 @@ def _version(argument: Any) -> int | None:
 
 def _component(arguments: Sequence[Any], store: Any) -> Component:
     return (*arguments[store.parameter].component_prefix, *store.component)
+
+
+def _merged(
+    writes: Sequence[tuple[int, Component]], blocks: Sequence[Block]
+) -> list[tuple[int, Component]]:
+    """What is written, arrays whose components are all written as a whole."""
+    counts = Counter(number for number, _ in writes)
+    whole = {n for n, count in counts.items() if count == prod(blocks[n].layout.components)}
+    single = [(number, component) for number, component in writes if number not in whole]
+    return [*((number, ()) for number in sorted(whole)), *single]
 
 
 def _view(argument: DistArray | Profile) -> ArrayView:
