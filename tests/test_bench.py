@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import distarray as da
 from distarray import cli
-from distarray.bench import command, heat, loops, wave
+from distarray.bench import command, expressions, heat, loops, wave
 from distarray.bench.table import Row
 from distarray.comm import SerialCommunicator
 from tests.harness import run_serial
@@ -72,6 +73,15 @@ def test_the_wave_kernel_and_its_loop_give_the_same_bits() -> None:
         assert np.array_equal(array.gather(), expected[inside])
 
 
+def test_expressions_and_their_kernels_give_the_same_bits() -> None:
+    grid = da.Grid((5, 6, 7))
+    arrays = [grid.from_function(lambda x, y, z, k=k: x + k * y * z) for k in range(1, 5)]
+    new = grid.zeros()
+    for expression, kernel, _ in expressions._CASES.values():
+        kernel(*arrays, new, factor=2.0)
+        assert np.array_equal(new.gather(), expression(*arrays).gather())
+
+
 def test_other_loops_do_what_numpy_does() -> None:
     a, b = np.random.default_rng(1).random((2, 1001))
     addresses = a.ctypes.data, b.ctypes.data
@@ -90,7 +100,7 @@ def test_the_table_has_all_parts_on_one_rank_and_on_two(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     known = json.loads(path.read_text())
     rows = [Row(**row) for row in known["rows"]]
-    everywhere = {"copy", "heat", "wave", "sums", "overhead"}
+    everywhere = {"copy", "heat", "wave", "expressions", "sums", "overhead"}
     assert {row.part for row in rows if row.ranks == 1} == everywhere
     assert {row.part for row in rows if row.ranks == 2} == set(command.PARTS)
     assert all(row.seconds > 0 for row in rows if "import" not in row.name)
