@@ -198,6 +198,28 @@ def _choose(base: Communicator, backend: Device, transport: str) -> tuple[Device
     return _with(base, backend, kind), f"{answer.reason}; {without}"
 
 
+def working(base: Communicator, backend: Backend) -> list[str]:
+    """The transports that work here, fastest as a rule first; none on the host. Collective.
+
+    MPI is handed memory of a GPU only if it is known to take it: else it may end the process.
+    """
+    if backend.host or base.size == 1:
+        return []
+    found = []
+    for name in TRANSPORTS[1:]:
+        try:
+            if name != "device" or _may_send_from(base, cast("Device", backend)):
+                _with(base, cast("Device", backend), name)
+                found.append(name)
+        except CommunicationError:  # the same on all ranks
+            continue
+    return found
+
+
+def _may_send_from(base: Communicator, backend: Device) -> bool:
+    return backend.name != "cuda" or _mpi_takes_device_memory(base, backend).works
+
+
 _MAKERS: dict[str, Callable[[Communicator, Device], Transport]] = {
     "nccl": connect_nccl,
     "device": DeviceTransport,

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from distarray.comm import SerialCommunicator
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition, choose_ranks, factorisations
-from distarray.errors import CommunicationError, DecompositionError
+from distarray.errors import DecompositionError
 from distarray.grid import Grid
 from distarray.iterate import iterate
+from distarray.transports.choice import working
 from distarray.tuning.kernels import Case
 from distarray.tuning.steps import case_of
 from distarray.tuning.store import TileChoice
@@ -130,17 +130,8 @@ def depths(problem: Problem, tiles: Sequence[int] | None) -> list[int]:
 
 def transports(problem: Problem, communicator: Communicator) -> list[str]:
     """The ways of messages that work here, the default first. Collective."""
-    probe = Grid((1,), comm=SerialCommunicator(), device=problem.device)
-    if probe.device == "cpu" or communicator.size == 1:
-        return ["auto"]
-    found = []
-    for name in ("nccl", "device", "staged", "host"):
-        try:
-            Grid((communicator.size,), comm=communicator, device=probe.device, transport=name)
-        except CommunicationError:  # the same on all ranks
-            continue
-        found.append(name)
-    return found
+    grid = Grid((communicator.size,), comm=communicator, device=problem.device)
+    return working(communicator, grid.backend) or ["auto"]
 
 
 def measure(

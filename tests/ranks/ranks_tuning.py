@@ -11,7 +11,10 @@ from mpi4py import MPI
 
 import distarray as da
 from distarray import comm, spans
+from distarray.arguments import backend_for
 from distarray.tiling import loop
+from distarray.transports import choice
+from distarray.transports.detection import MpiSupport
 from distarray.tuning import store
 from distarray.tuning.kernels import heat
 from distarray.tuning.steps import case_of
@@ -150,3 +153,31 @@ def test_a_transport_is_used_for_its_device(folder):
         asked = grid(device="simulated", transport="staged")
         assert asked.communicator.transport.name == "staged"
     assert grid(device="simulated").communicator.transport.name == "staged"
+
+
+def test_memory_of_gpus_is_offered_to_an_mpi_that_takes_it_alone():
+    """A stand-in for CUDA: the simulated device under its name."""
+    base, simulated = new_ranks(), backend_for("simulated")
+    assert choice.working(base, simulated) == ["nccl", "device", "staged", "host"]
+    assert choice.working(base, backend_for("cpu")) == []
+    cuda = Like(simulated, name="cuda")
+    before = choice._mpi_takes_device_memory
+    try:
+        for answer, expected in ((True, ["device"]), (False, [])):
+            choice._mpi_takes_device_memory = lambda *_, a=answer: MpiSupport(a, "")
+            found = choice.working(base, cuda)
+            assert [name for name in found if name == "device"] == expected
+            assert found[-2:] == ["staged", "host"]
+    finally:
+        choice._mpi_takes_device_memory = before
+
+
+class Like:
+    """Another object but for some attributes."""
+
+    def __init__(self, original, **changes):
+        self._original = original
+        self.__dict__.update(changes)
+
+    def __getattr__(self, name):
+        return getattr(self._original, name)
