@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -165,8 +167,11 @@ def test_each_population_is_read_and_written_once():
     kernel = stream_collide(LATTICES["D3Q19"], COLLISIONS["bgk"])
     f = da.Grid((4, 4, 4), periodic=True).zeros(components=(19,))
     text = kernel.source("c", f, f.copy())
-    assert "f18[" in text
-    assert "f19[" not in text
+    places = set(re.findall(r"\bf(\d+)\[([^\]]*)\]", text))
+    assert sorted(int(number) for number, _ in places) == list(range(19))  # from one place each
+    stores = Counter(re.findall(r"\bnew(\d+)\[k\] = ", text))
+    assert sorted(map(int, stores)) == list(range(19))
+    assert len(set(stores.values())) == 1
 
 
 # ---------------------------------------------------------------------------- exact in whole flows
