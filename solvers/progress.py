@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
 from collections import deque
 from types import TracebackType
@@ -13,12 +14,16 @@ if TYPE_CHECKING:
     from solvers.base import Solver
 
 
+#: Seconds of a first step after which it is said why.
+_LONG = 10.0
+
+
 class Progress:
     """Shows a solver's state on standard error now and then. Local; enable it on one rank.
 
     On a terminal the line is rewritten in place twice a second; elsewhere a line is printed every
     five seconds. The last state is always printed. Rate and remaining time are those of the steps
-    after the first.
+    after the first, for which kernels are compiled: a line says so if that takes long.
     """
 
     def __init__(
@@ -33,8 +38,12 @@ class Progress:
         self._began = self._shown = self._mark = time.perf_counter()
         self._dt = 0.0
         self._measured: deque[tuple[float, float]] = deque(maxlen=10)  # times and residuals
+        self._waiting = threading.Timer(_LONG, self._say_why)
+        self._waiting.daemon = True
 
     def __enter__(self) -> Progress:
+        if self._enabled:
+            self._waiting.start()
         return self
 
     def __exit__(
@@ -43,6 +52,7 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._waiting.cancel()
         if self._enabled and self._solver.step_count > self._first_step:
             self._print(end="\n")
 
@@ -51,6 +61,7 @@ class Progress:
         if not self._enabled:
             return
         self._dt = dt
+        self._waiting.cancel()
         if self._mark == self._began:  # kernels are compiled in the first step: no part of the rate
             self._mark, self._mark_step = time.perf_counter(), self._solver.step_count
             self._mark_time = self._solver.time
@@ -60,6 +71,13 @@ class Progress:
         if time.perf_counter() - self._shown > self._interval:
             self._shown = time.perf_counter()
             self._print(end="" if self._terminal else "\n")
+
+    def _say_why(self) -> None:
+        print(
+            "In the first step: kernels may be compiling, once for all runs like this one",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def _print(self, end: str) -> None:
         start = "\r" if self._terminal else ""

@@ -85,7 +85,8 @@ def _play(name: str, flow: AdvectionSolver, options: Options, until: float, exac
     before = flow.totals()["c"]
     running.run(flow, options, until)
     lines = {"c": exact(positions(flow.grid))} if flow.config.ndim == 1 else None
-    title = f"{flow.config.scheme}, {' x '.join(map(str, flow.config.cells))} cells, time {until:g}"
+    cells = " x ".join(map(str, flow.config.cells))
+    title = f"{flow.config.scheme_name}, {cells} cells, time {until:g}"
     running.finish(
         flow,
         options.output / name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from solvers.hyperbolic.reconstruction import RECONSTRUCTIONS
 #: A number, or a function of the coordinates (x[, y[, z]]).
 Velocity = float | Callable[..., Any]
 #: Names that `scheme` takes.
-SCHEMES = (*RECONSTRUCTIONS, "ctu")
+SCHEMES = ("auto", *RECONSTRUCTIONS, "ctu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,11 @@ class AdvectionConfig(BoxConfig):
         One of `BoxConfig`, or "ctu": limited slopes that are carried along for half a time step,
         across the corners of the cells too (`equation`); for a velocity that is the same
         everywhere. One stage, second order, and stable up to a Courant number of 1 along each axis
-        (not for their sum).
+        (not for their sum, but with `positivity`). "auto" is "ctu" where that can be, else "muscl".
+    limiter : str
+        Slopes of "ctu" and "muscl".
+    courant : float, optional
+        As in `BoxConfig`, but 0.8 by default for "ctu", whose errors are then smallest.
     positivity : bool
         Whether the density, not negative at the start, is kept so (`equation`): where the source is
         not negative, and with Courant numbers up to 1.
@@ -47,6 +51,8 @@ class AdvectionConfig(BoxConfig):
     """
 
     velocity: tuple[Velocity, ...]
+    scheme: str = "auto"
+    limiter: str = "mc"
     initial: Field = 0.0
     source: Field = 0.0
     positivity: bool = False
@@ -74,14 +80,25 @@ class AdvectionConfig(BoxConfig):
         return SCHEMES
 
     @property
+    def scheme_name(self) -> str:
+        if self.scheme != "auto":
+            return self.scheme
+        stages = self.integrator not in ("auto", "euler")
+        return "muscl" if self.varies or stages else "ctu"
+
+    @property
     def corners(self) -> bool:
         """Whether the scheme is "ctu"."""
-        return self.scheme == "ctu"
+        return self.scheme_name == "ctu"
 
     @property
     def varies(self) -> bool:
         """Whether the velocity is not the same everywhere."""
-        return any(map(callable, self.velocity))
+        return isinstance(self.velocity, Sequence) and any(map(callable, self.velocity))
+
+    @property
+    def courant_number(self) -> float:
+        return 0.8 if self.courant is None and self.corners else super().courant_number
 
     @property
     def limit(self) -> float:

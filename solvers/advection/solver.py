@@ -46,10 +46,10 @@ class AdvectionSolver(ConservationLaw):
         fed = not (is_number(config.source) and config.source == 0.0)
         arrays = _velocity(grid, config) if config.varies else []
         if fed:
-            arrays.append(finite_field(grid, config.source, dtype=config.dtype, name="source"))
+            arrays.append(_source(grid, config))
         speeds = [v for v in config.velocity if not callable(v)] if not config.varies else []
         equation = Transport(
-            scheme=config.scheme,
+            scheme=config.scheme_name,
             limiter=config.limiter,
             ndim=config.ndim,
             signs=None if config.varies else tuple(int(np.sign(v)) for v in speeds),
@@ -61,7 +61,7 @@ class AdvectionSolver(ConservationLaw):
             grid,
             {"c": density},
             equation,
-            courant=config.courant,
+            courant=config.courant_number,
             limit=config.limit,
             integrator=config.integrator_name,
             arrays=arrays,
@@ -71,6 +71,12 @@ class AdvectionSolver(ConservationLaw):
     def scalars(self) -> dict[str, float]:
         density = self.fields["c"]
         return {**super().scalars(), "min_c": float(density.min()), "max_c": float(density.max())}
+
+
+def _source(grid: da.Grid, config: AdvectionConfig) -> da.DistArray:
+    """What is added in the cells; beyond a side as in the cell at it."""
+    sides = dict.fromkeys(config.conditions, da.Outflow())
+    return finite_field(grid, config.source, dtype=config.dtype, boundary=sides, name="source")
 
 
 def _velocity(grid: da.Grid, config: AdvectionConfig) -> list[da.DistArray]:

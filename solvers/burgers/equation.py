@@ -47,28 +47,29 @@ class Burgers(Equation):
         return ("nu",) if self.viscous else ()
 
     def rate(self, now: Symbols, cell: Cell) -> Symbols:
-        rates = []
-        for i, u in enumerate(now):
-            total: Symbol = 0.0
-            for j, r in enumerate(cell.reciprocals):
-                if i == j:
-                    total = total - r * (self.flux(u, j, 1) - self.flux(u, j, 0))
-                else:
-                    low, high = (self._carried(u, now[j], j, n) for n in (0, 1))
-                    total = total - r * (high - low)
-                if self.viscous:
-                    second = u.shift(j, 1) - 2.0 * u[...] + u.shift(j, -1)
-                    total = total + cell.scalars["nu"] * r * r * second
-            rates.append(total)
-        return rates
+        # Sums over two axes do not depend on their order, to the bit.
+        axes = range(cell.ndim)
+        parts = [[self._along(now, i, j, cell) for j in axes] for i in axes]
+        return [sum(along[1:], start=along[0]) for along in parts]
+
+    def _along(self, now: Symbols, i: int, j: int, cell: Cell) -> Symbol:
+        """What transport and viscosity along the axis j do to the component i."""
+        u, r = now[i], cell.reciprocals[j]
+        if i == j:
+            low, high = (self.flux(u, j, n) for n in (0, 1))
+        else:
+            low, high = (self._carried(u, now[j], j, n) for n in (0, 1))
+        if not self.viscous:
+            return r * (low - high)
+        second = (u.shift(j, 1) + u.shift(j, -1)) - 2.0 * u[...]
+        return r * (low - high) + cell.scalars["nu"] * r * r * second
 
     def speed(self, values: Symbols, cell: Cell) -> Symbol:
-        total: Symbol = 0.0
-        for u, r in zip(values, cell.reciprocals, strict=True):
-            total = total + r * abs(u)
-            if self.viscous:
-                total = total + 2.0 * cell.scalars["nu"] * r * r
-        return total
+        parts = [r * abs(u) for u, r in zip(values, cell.reciprocals, strict=True)]
+        if self.viscous:
+            nu = cell.scalars["nu"]
+            parts = [p + 2.0 * nu * r * r for p, r in zip(parts, cell.reciprocals, strict=True)]
+        return sum(parts[1:], start=parts[0])
 
     def flux(self, u: Symbol, axis: int, n: int) -> Symbol:
         """Of u^2 / 2 through the low side of the cell n further along the axis."""

@@ -44,7 +44,7 @@ class BurgersSolver(ConservationLaw):
             grid,
             fields,
             Burgers(config.scheme, config.limiter, viscous),
-            courant=config.courant,
+            courant=config.courant_number,
             limit=config.limit,
             integrator=config.integrator_name,
             scalars={"nu": config.viscosity} if viscous else {},

@@ -49,8 +49,8 @@ class BoxConfig(Box):
         Slopes of "muscl", see `solvers.hyperbolic.limiters`.
     integrator : str
         "euler", "ssp_rk2" or "ssp_rk3"; "auto" takes what goes with the scheme.
-    courant : float
-        Courant number of automatic time steps, see `solvers.hyperbolic.stability`.
+    courant : float, optional
+        Courant number of automatic time steps, see `solvers.hyperbolic.stability`; 0.4 by default.
     dtype : "float64" or "float32"
     ranks : tuple of int, optional
         Process grid.
@@ -68,7 +68,7 @@ class BoxConfig(Box):
     scheme: str = "muscl"
     limiter: str = "van_leer"
     integrator: str = "auto"
-    courant: float = 0.4
+    courant: float | None = None
     dtype: Literal["float64", "float32"] = "float64"
     ranks: tuple[int, ...] | None = None
 
@@ -81,7 +81,7 @@ class BoxConfig(Box):
             "dtype": DTYPES,
         }.items():  # fmt: skip
             require_choice(name, getattr(self, name), known)
-        require_courant(self.courant, self.limit)
+        require_courant(self.courant_number, self.limit)
 
     def _require_boundary(self) -> None:
         require_conditions("boundary", self.boundary, self)
@@ -92,19 +92,31 @@ class BoxConfig(Box):
         return RECONSTRUCTIONS
 
     @property
+    def scheme_name(self) -> str:
+        """The scheme, if "auto" the usual one."""
+        return self.scheme
+
+    @property
     def integrator_name(self) -> str:
         """The integrator, if "auto" the usual one."""
-        return USUAL.get(self.scheme, "euler") if self.integrator == "auto" else self.integrator
+        return (
+            USUAL.get(self.scheme_name, "euler") if self.integrator == "auto" else self.integrator
+        )
+
+    @property
+    def courant_number(self) -> float:
+        """The Courant number of automatic time steps."""
+        return 0.4 if self.courant is None else self.courant
 
     @property
     def limit(self) -> float:
         """The largest Courant number of a time step."""
-        return courant_limit(self.scheme, self.limiter, self.integrator_name)
+        return courant_limit(self.scheme_name, self.limiter, self.integrator_name)
 
     @property
     def reach(self) -> int:
         """Cells on each side that a step of Euler reads."""
-        return reconstruction(self.scheme, self.limiter).reach
+        return reconstruction(self.scheme_name, self.limiter).reach
 
     @property
     def conditions(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import distarray as da
 from solvers.advection import AdvectionConfig, AdvectionSolver
 from tests.ranks.flow_states import compare
 
-RANKS = (1, 2, 3, 8)
+RANKS = (1, 2, 3, 4, 8)
 SELDOM = (1, 2, 8)
 
 
@@ -27,7 +27,7 @@ TURNING = AdvectionConfig(
     positivity=True,
 )
 BOX = AdvectionConfig(
-    cells=(9, 12, 10), velocity=(1.0, 0.5, -0.25), initial=hump, limiter="mc", dtype="float32"
+    cells=(9, 12, 10), velocity=(1.0, 0.5, -0.25), initial=hump, scheme="muscl", dtype="float32"
 )
 
 
