@@ -13,7 +13,7 @@ import distarray as da
 from distarray import spans
 from distarray.regions import Box
 from distarray.tiling import loop, schedule
-from distarray.tiling.plan import Call
+from distarray.tiling.program import Call, Form
 from distarray.tiling.schedule import Application
 
 reaches = st.tuples(st.integers(0, 2), st.integers(0, 2))
@@ -252,7 +252,7 @@ def test_an_array_is_read_unless_it_is_written_whole():
     grid = da.Grid((20, 16), periodic=True)
     for kernel, components, read in ((spread, (), [True, False]), (half, (2,), [True, True])):
         arrays = (grid.ones(components=components), grid.ones(components=components))
-        reads = Call(kernel.prepare(arrays, {})[0], arrays).application().reads
+        reads = Form(Call(kernel.prepare(arrays, {})[0], arrays)).application.reads
         assert [array.block.serial in reads for array in arrays] == read
 
 
@@ -320,8 +320,12 @@ def test_tiles_that_are_refused(tile):
 
 
 def test_what_cannot_be_tiled_is_said_once(capsys):
-    u = da.Grid((8, 8)).ones(boundary={"x": da.Dirichlet(0.0), "y": da.Dirichlet(0.0)})
+    @da.stencil
+    def mean(layer, *, time):
+        layer[0, 0] = 0.5 * (layer[1, 0] + layer[2, 0])
+
+    u = da.Grid((8, 8)).ones(boundary={"x": da.Custom(mean)})
     assert tiles_of(lambda: da.iterate(spread, u, u.copy(), steps=8, tile=4)) == 0
     da.iterate(spread, u, u.copy(), steps=8, tile=4)
-    text = "iterate makes one step at a time: an array has boundary conditions."
+    text = "iterate makes one step at a time: a Custom condition runs a kernel for each layer."
     assert capsys.readouterr().err.count(text) == 1

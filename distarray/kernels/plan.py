@@ -11,9 +11,11 @@ before the wait for the messages, and the remainder as another.
 
 from __future__ import annotations
 
+import functools
 import time as clock
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +94,9 @@ class ApplyPlan:
         blocks = self.blocks(arguments)
         fields = [field_reads(program, number, arguments) for number in self._arrays]
         self._refresh = Refresh(fields, blocks, self._communicator)
-        self._launch = backend.bind(
-            program, [_view(argument) for argument in arguments], _geometry(grid_array)
-        )
+        views, geometry = [_view(argument) for argument in arguments], _geometry(grid_array)
+        self._bind = functools.partial(backend.bind, arrays=views, geometry=geometry)
+        self._launch: BoundLaunch = self._bind(program)
         self._cut(arguments)
         self._writes = sorted(
             {
@@ -160,6 +162,14 @@ class ApplyPlan:
     def launch(self) -> BoundLaunch:
         """The program, bound to the memory of the arrays."""
         return self._launch
+
+    @functools.cached_property
+    def without_reductions(self) -> tuple[Program, BoundLaunch]:
+        """The program that computes its outputs alone, and its launch."""
+        if not self.program.reductions:
+            return self.program, self._launch
+        program = replace(self.program, reductions=())
+        return program, self._bind(program)
 
     @property
     def capturable(self) -> bool:

@@ -15,8 +15,9 @@ from distarray.graphs import PlannedCall
 from distarray.profile import Profile
 from distarray.progress import tell_once
 from distarray.stencil.compile import NativeLaunch
-from distarray.stencil.expression import SAME, Coordinate, Read, Spacing, walk
-from distarray.tiling.plan import Call, TiledSteps, halo_of, lag_of
+from distarray.tiling.plan import TiledSteps, halo_of, lag_of
+from distarray.tiling.program import Call
+from distarray.tiling.refusals import refused_arrays, refused_program
 from distarray.tiling.runner import function
 from distarray.tiling.schedule import Widths
 from distarray.tuning import store as tuned
@@ -80,11 +81,12 @@ class Tiling:
         fields = [array for array in loop.arrays if not isinstance(array, Profile)]
         self._fields: list[DistArray] = fields
         self._communicator = fields[0].communicator
-        self._made: dict[tuple[int, ...], _Tiled] = {}
-        self._private: dict[tuple[int, Widths], DistArray] = {}
+        self._made: dict[tuple[Any, ...], _Tiled] = {}
+        self._private: dict[tuple[Any, ...], Any] = {}
         self._depth: int | None = None
         self._kept = loop.first_kernel.depths
         self._key = (loop.positions_of_stages(), loop.cycle, *map(_shape_of, fields))
+        self._versions = _versions(fields)
         why = self._refusal(steps)
         if why is not None:
             self._depth = 1
@@ -119,6 +121,12 @@ class Tiling:
         """Make up to `room` steps from step `number` on; gives how many, 0 if the next has to be
         made as usual. Collective.
         """
+        if self._versions != _versions(self._fields):  # a callback has changed conditions
+            self._versions = _versions(self._fields)
+            if refused_arrays(self._fields) is not None:
+                self._depth = 1
+            elif self._depth is not None:
+                self._depth = self._rounded(self._depth, number)
         if self._depth is None:
             return self._tried(number, room)
         if self._depth == 1 or room < self._depth:
@@ -170,7 +178,7 @@ class Tiling:
         """What advances the arrays from the places in which they are before step `number`: single
         steps between tiles change these.
         """
-        key = (depth, *(_serial(array) for array in self._loop.arrays))
+        key = (depth, *self._versions, *(_serial(array) for array in self._loop.arrays))
         if key not in self._made:
             self._made[key] = _Tiled(self._loop, depth, number, self._private)
         return self._made[key]
@@ -200,11 +208,9 @@ class Tiling:
         """Why no steps can share a pass over memory, or None; the same on all ranks."""
         if self._asked == 1:
             return "so it was asked"
-        first = self._fields[0]
-        if not first.block.backend.host:
-            return "tiles are for the CPU"
-        if len(first.layout.decomposition.shape) < 2:
-            return "rows are not cut, and there are no other axes"
+        why = refused_arrays(self._fields)
+        if why is not None:
+            return why
         if self._asked is None:
             if self._loop.calls_functions:
                 return "scalars are functions, which may look at the arrays"
@@ -212,36 +218,19 @@ class Tiling:
             nbytes = sum(arrays.values()) // self._communicator.size
             if steps < LEAST_STEPS or nbytes < WORTH_TILING:
                 return "there is too little to gain"
-        return self._refused_arrays() or self._refused_kernels()
-
-    def _refused_arrays(self) -> str | None:
-        if any(isinstance(array, Profile) for array in self._loop.arrays):
-            return "a kernel reads a profile"
-        for array in self._fields:
-            if array.grid is None or array.component_prefix:
-                return "an array lies on no grid or is a component of another"
-            if array.location or array.grid is not self._fields[0].grid:
-                return "an array lies on faces, edges or another grid"
-            if array.boundary:
-                return "an array has boundary conditions"
-            if len(array.components) > 1:
-                return "an array has components along several axes"
-        return None
+        return self._refused_kernels()
 
     def _refused_kernels(self) -> str | None:
-        periodic = any(self._fields[0].layout.decomposition.periodic)
-        native = True
-        for plan, _ in self._loop.planned(0, self._loop.arrays):
-            program = plan.program
-            if program.reductions or program.colours > 1:
-                return f"kernel {program.name} has reductions or colours"
-            for node in walk([store.value for store in program.stores]):
-                if isinstance(node, Read) and node.relation != SAME:
-                    return f"kernel {program.name} reads another grid"
-                if isinstance(node, Coordinate | Spacing) and periodic:
-                    return f"kernel {program.name} asks for positions on a periodic grid"
-            native &= isinstance(plan.launch, NativeLaunch)
-        native &= function(self._fields[0].block.backend, "run_boxes") is not None
+        native = all(
+            function(self._fields[0].block.backend, symbol) is not None
+            for symbol in ("run_boxes", "fill_layers")
+        )
+        planned, used = _planned(self._loop, [0], self._loop.arrays)
+        for (plan, _), arguments in zip(planned, used, strict=True):
+            why = refused_program(plan.without_reductions[0], arguments)
+            if why is not None:
+                return why
+            native &= isinstance(plan.without_reductions[1], NativeLaunch)
         if not self._communicator.allreduce(np.array([int(native)]), "min")[0]:
             return "kernels are not compiled"
         return None
@@ -258,30 +247,29 @@ class _Tiled:
     number : int
         Of the next step; functions have not been called for later ones.
     private : dict
-        Private arrays by the array each stands for and their halo; what is missing is added.
+        Private arrays by the array each stands for, its conditions and their halo; what is missing
+        is added.
     """
 
     def __init__(
-        self, loop: Loop, depth: int, number: int, private: dict[tuple[int, Widths], DistArray]
+        self, loop: Loop, depth: int, number: int, private: dict[tuple[Any, ...], Any]
     ) -> None:
         self._loop, self._depth = loop, depth
         halo = halo_of(_calls(loop, number, depth, loop.arrays))
         self._state: list[Any] = []
         self._copied: dict[int, tuple[DistArray, DistArray]] = {}
         for array in loop.arrays:
-            if isinstance(array, Profile) or all(map(operator.ge, array.halo, halo)):
-                self._state.append(array)
-                continue
-            key = (array.block.serial, halo)
+            key = (*array.key, *_versions([array]), halo)
             if key not in private:
-                private[key] = array.grid.empty(array.dtype, array.components, halo=halo)
+                private[key] = _with_halo(array, halo)
             self._state.append(private[key])
-            self._copied[private[key].block.serial] = array, private[key]
+            if private[key] is not array and not isinstance(array, Profile):
+                self._copied[private[key].block.serial] = array, private[key]
         self._bind(_calls(loop, number, depth, self._state))
 
     def _bind(self, calls: Sequence[Call]) -> None:
         self._programs = [call.plan.program for call in calls]
-        self._steps = TiledSteps(calls, tile_sizes(calls), whole=_computes_all(calls))
+        self._steps = TiledSteps(calls, tile_sizes(calls))
 
     def run(self, number: int, steps: int) -> None:
         """Make `steps` steps, a multiple of the depth. Collective."""
@@ -289,14 +277,39 @@ class _Tiled:
             if serial in self._steps.needed:
                 private[...] = array
         for start in range(number, number + steps, self._depth):
-            planned, arrays = _planned(self._loop, range(start, start + self._depth), self._state)
+            numbers = range(start, start + self._depth)
+            planned, arrays = _planned(self._loop, numbers, self._state)
             programs = [plan.program for plan, _ in planned]
             if any(map(operator.is_not, programs, self._programs)):  # other kinds of scalars
-                self._bind([Call(plan, a) for (plan, _), a in zip(planned, arrays, strict=True)])
-            self._steps.run([values for _, values in planned], self._loop.time(start))
+                self._bind(_called(self._loop, planned, arrays))
+            times = [
+                self._loop.time(n) for n in numbers for _ in range(len(planned) // len(numbers))
+            ]
+            self._steps.run([values for _, values in planned], times)
         for serial, (array, private) in self._copied.items():
+            if array.boundary and private.boundary:
+                array.boundary.conditions.time = private.boundary.conditions.time
             if serial in self._steps.written:
                 array[...] = private
+            elif array.boundary:
+                array.boundary.fix_values(array.block)
+
+
+def _with_halo(array: Any, halo: Widths) -> Any:
+    """An array, or one like it without its values, whose halo is wide enough. Collective."""
+    if isinstance(array, Profile):
+        axis = array.profile_axis
+        # It is read beside the points that are computed, some of which lie beyond the block.
+        wide = array.halo + halo[axis]
+        return array.grid.profile(axis, array.values, halo=wide) if halo[axis] else array
+    if all(map(operator.ge, array.halo, halo)):
+        return array
+    made = array.grid.empty(
+        array.dtype, array.components, array.location, halo=tuple(map(max, array.halo, halo))
+    )
+    if array.boundary:
+        made.boundary.update(array.boundary)
+    return made
 
 
 def _serial(array: Any) -> int:
@@ -307,13 +320,29 @@ def _serial(array: Any) -> int:
 def _shape_of(array: DistArray) -> tuple[Any, ...]:
     """What the fastest number of steps depends on, the same on all ranks."""
     decomposition = array.layout.decomposition
-    return array.shape, array.dtype, array.halo, decomposition.ranks, decomposition.periodic
+    sides = tuple(array.boundary or ())
+    return array.shape, array.dtype, array.halo, decomposition.ranks, decomposition.periodic, sides
+
+
+def _versions(arrays: Sequence[Any]) -> tuple[int | None, ...]:
+    """What tells the conditions of arrays from all others."""
+    return tuple(None if a.boundary is None else a.boundary.version for a in arrays)
 
 
 def _calls(loop: Loop, number: int, depth: int, arrays: Sequence[Any]) -> list[Call]:
     """The calls of so many steps, all with the scalars of step `number`. Collective."""
-    planned, used = _planned(loop, itertools.repeat(number, depth), arrays)
-    return [Call(plan, a) for (plan, _), a in zip(planned, used, strict=True)]
+    return _called(loop, *_planned(loop, itertools.repeat(number, depth), arrays))
+
+
+def _called(
+    loop: Loop, planned: Sequence[PlannedCall], used: Sequence[tuple[Any, ...]]
+) -> list[Call]:
+    """The calls of steps, which have a number each."""
+    stages = len(loop.positions_of_stages())
+    return [
+        Call(plan, arguments, number // stages)
+        for number, ((plan, _), arguments) in enumerate(zip(planned, used, strict=True))
+    ]
 
 
 def _planned(
@@ -330,15 +359,15 @@ def _planned(
     return planned, used
 
 
-def _computes_all(calls: Sequence[Call]) -> bool:
-    """Whether every call computes all points of what it writes, on all ranks."""
-    return all(calls[0].arrays[0].layout.decomposition.periodic)
-
-
 def tile_sizes(calls: Sequence[Call]) -> tuple[int, ...]:
     """Points of a tile along all axes but the last, so that it stays in the cache for all steps."""
-    arrays = {array.block.serial: array for call in calls for array in call.arrays}
-    first = calls[0].arrays[0]
+    arrays = {
+        array.block.serial: array
+        for call in calls
+        for array in call.arguments
+        if not isinstance(array, Profile)
+    }
+    first = next(iter(arrays.values()))
     row = sum(
         array.block.memory.nbytes // max(1, int(np.prod(array.block.padded.shape[:-1])))
         for array in arrays.values()

@@ -12,6 +12,7 @@ import numpy as np
 from distarray.arraylike import HostArray
 from distarray.backends import threads
 from distarray.backends.base import Backend
+from distarray.tiling.layers import TEXT as FILL_TEXT
 from distarray.tiling.schedule import fronts
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 #: `run_boxes` calls for each row of a table the function of its application: rows of a tile in
 #: order, tiles of a group at the same time, groups one after the other. `wrap_rows` has the
 #: signature of kernels: it copies, for each row of a box of one array, the cells at both ends of
-#: the last axis to the halo on the other side. Its layout holds the bytes between neighbours along
-#: the outer axes, of an element and of a row's cells, and the bytes to copy below and above.
+#: the last axis to the halo on the other side; its memory has an address for each component. Its
+#: layout holds the number of components, that of the outer axes, the bytes of a row's cells and of
+#: what is copied below and above, and the bytes between neighbours along the outer axes.
 #: `wrap_lines` does likewise with whole rows at the ends of an outer axis, for the lines of the box
-#: across it. Its layout: components and bytes between them, cells of the axis, cells to copy, bytes
+#: across it. Its layout: components, cells of the axis, cells to copy, bytes
 #: between lines along it and across it, which axis that is, and bytes of a row with its halo. Where
 #: there is no axis across it, the axis itself stands for it, along which the box has one cell.
 TEXT = r"""
@@ -51,12 +53,12 @@ void run_boxes(int64_t count, const int64_t *groups, const int64_t *tiles, int64
 
 void wrap_lines(void *const *memory, const int64_t *layout, const void *scalars,
     const int64_t *box, void *const *results) {
-  const int64_t components = layout[0], apart = layout[1], cells = layout[2], reach = layout[3];
-  const int64_t pitch = layout[4], across = layout[5], nbytes = layout[7];
-  const int64_t *lines = box + 2 * layout[6];
+  const int64_t components = layout[0], cells = layout[1], reach = layout[2];
+  const int64_t pitch = layout[3], across = layout[4], nbytes = layout[6];
+  const int64_t *lines = box + 2 * layout[5];
   for (int64_t c = 0; c < components; c++)
     for (int64_t l = lines[0]; l < lines[1]; l++) {
-      char *first = (char *)memory[0] + c * apart + l * across;
+      char *first = (char *)memory[c] + l * across;
       for (int64_t m = 1; m <= reach; m++)
         memcpy(first - m * pitch, first + (cells - m) * pitch, nbytes);
       for (int64_t m = 0; m < reach; m++)
@@ -66,16 +68,16 @@ void wrap_lines(void *const *memory, const int64_t *layout, const void *scalars,
 
 void wrap_rows(void *const *memory, const int64_t *layout, const void *scalars,
     const int64_t *box, void *const *results) {
-  const int64_t components = layout[0], apart = layout[1], outer = layout[2];
-  const int64_t row = layout[3], below = layout[4], above = layout[5];
-  const int64_t *pitch = layout + 6;
+  const int64_t components = layout[0], outer = layout[1];
+  const int64_t row = layout[2], below = layout[3], above = layout[4];
+  const int64_t *pitch = layout + 5;
   const int64_t planes = outer > 1 ? box[1] - box[0] : 1;
   const int64_t *lines = outer > 1 ? box + 2 : box;
   const int64_t plane_pitch = outer > 1 ? pitch[0] : 0, line_pitch = pitch[outer - 1];
   for (int64_t c = 0; c < components; c++)
     for (int64_t p = 0; p < planes; p++)
       for (int64_t l = lines[0]; l < lines[1]; l++) {
-        char *first = (char *)memory[0] + c * apart + l * line_pitch
+        char *first = (char *)memory[c] + l * line_pitch
             + (outer > 1 ? (box[0] + p) * plane_pitch : 0);
         memcpy(first - below, first + row - below, below);
         memcpy(first + row, first, above);
@@ -86,11 +88,11 @@ void wrap_rows(void *const *memory, const int64_t *layout, const void *scalars,
 
 @functools.cache
 def _function(backend: type[Backend], symbol: str) -> Any:
-    return backend().load(TEXT, symbol)
+    return backend().load(FILL_TEXT if symbol == "fill_layers" else TEXT, symbol)
 
 
 def function(backend: Backend, symbol: str) -> Any:
-    """A function of the text, or None where nothing compiles. Local."""
+    """A function of the texts, or None where nothing compiles. Local."""
     return _function(type(backend), symbol)
 
 
@@ -107,19 +109,11 @@ class RowWrap:
     symbol = "wrap_rows"
 
     def __init__(self, block: Block, axis: int, reach: int) -> None:
-        item = block.memory.itemsize
-        count, apart, pitches = _strides(block)
-        self.memory = np.array([_origin(block)], np.uint64)
+        pitches, item = _pitches(block), block.memory.itemsize
+        self.memory = np.array(_origins(block), np.uint64)
+        row = block.owned.shape[axis] * item
         self.layout = np.array(
-            [
-                count,
-                apart,
-                axis,
-                block.owned.shape[axis] * item,
-                *2 * [reach * item],
-                *pitches[:-1],
-            ],
-            np.int64,
+            [len(self.memory), axis, row, *2 * [reach * item], *pitches[:-1]], np.int64
         )
 
 
@@ -136,35 +130,32 @@ class LineWrap:
     symbol = "wrap_lines"
 
     def __init__(self, block: Block, axis: int, reach: int) -> None:
-        memory = block.memory
-        count, apart, pitches = _strides(block)
+        pitches, item = _pitches(block), block.memory.itemsize
         other = 1 - axis if len(pitches) > 2 else axis
-        self.memory = np.array(
-            [_origin(block) - block.layout.halo[-1] * memory.itemsize], np.uint64
-        )
+        before = block.layout.halo[-1] * item
+        self.memory = np.array([origin - before for origin in _origins(block)], np.uint64)
         self.layout = np.array(
             [
-                count, apart, block.owned.shape[axis], reach, pitches[axis],
+                len(self.memory), block.owned.shape[axis], reach, pitches[axis],
                 pitches[other] if other != axis else 0, other,
-                memory.shape[-1] * memory.itemsize,
+                block.memory.shape[-1] * item,
             ],
             np.int64,
         )  # fmt: skip
 
 
-def _origin(block: Block) -> int:
-    """The address of the first owned cell."""
-    grid = block.memory.strides[len(block.layout.components) :]
-    inner = sum(i * s for i, s in zip(block.layout.halo, grid, strict=True))
-    return int(block.memory.ctypes.data + inner)
+def _origins(block: Block) -> list[int]:
+    """The address of the first owned cell of each component."""
+    start = sum(i * s for i, s in zip(block.layout.halo, _pitches(block), strict=True))
+    return [
+        int(block.component(component).ctypes.data + start)
+        for component in np.ndindex(*block.layout.components)
+    ]
 
 
-def _strides(block: Block) -> tuple[int, int, tuple[int, ...]]:
-    """The number of components, and the bytes between them and between cells along each axis."""
-    depth = len(block.layout.components)
-    strides = block.memory.strides
-    count = int(np.prod(block.layout.components, dtype=int))
-    return count, strides[depth - 1] if depth else 0, strides[depth:]
+def _pitches(block: Block) -> tuple[int, ...]:
+    """Bytes between neighbours along each axis."""
+    return tuple(block.memory.strides[len(block.layout.components) :])
 
 
 def table_of(work: HostArray, bounds: HostArray, rest: HostArray) -> HostArray:

@@ -5,7 +5,7 @@ All is in cells per axis. `low` and `high` are distances below and above a point
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +28,15 @@ class Application:
 
     reads: Mapping[int, tuple[Widths, Widths]]
     writes: frozenset[int] = field(default_factory=frozenset)
+
+    def without(self, axes: Collection[int]) -> Application:
+        """The same, as if it read nothing beyond its points along some axes."""
+
+        def kept(widths: Widths) -> Widths:
+            return tuple(0 if axis in axes else width for axis, width in enumerate(widths))
+
+        reads = {a: (kept(low), kept(high)) for a, (low, high) in self.reads.items()}
+        return Application(reads, self.writes)
 
 
 def shifts(applications: Sequence[Application], ndim: int) -> list[Widths]:
