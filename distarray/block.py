@@ -126,7 +126,7 @@ class Block:
         """Whether this rank owns nothing of the array."""
         return self.owned.empty
 
-    @property
+    @cached_property
     def owned_memory(self) -> Any:
         """The owned part of the memory, components first."""
         return self.memory[(..., *self.owned.slices(self.padded.start))]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 #: Numbers of values and of neighbours in a row, on each rank on average, from which results are
 #: computed when they are needed.
-LEAST_SIZE, LEAST_ROW = 1 << 15, 8
+LEAST_SIZE, LEAST_ROW = 1 << 16, 8
 
 _UFUNC_OPTIONS = {"dtype", "casting", "order", "subok"}
 

@@ -539,7 +539,7 @@ def test_forms_are_compiled_once_they_have_come_often(
     if current() == "cpu":
         assert ways == ["in pieces"] * 3 + ["compiled"] * 2
         (u + 1).local  # noqa: B018
-        assert ways[-1] == "in pieces"  # a single function is NumPy's
+        assert len(ways) == 5  # a single function is NumPy's
         monkeypatch.setenv("DISTARRAY_EXECUTOR", "numpy")
         (2 * u + u).local  # noqa: B018
         assert ways[-1] == "in pieces"

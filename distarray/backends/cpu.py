@@ -114,9 +114,11 @@ class CpuBackend:
         dtype: np.dtype[Any],
     ) -> HostArray:
         """As `allocate`, from memory of an array that is gone where there is some. Local."""
-        from distarray.backends.recycling import RECYCLING
+        from distarray.backends.recycling import LEAST_BYTES, RECYCLING
 
         key = components, shape, halo, dtype
+        if math.prod(components + shape) * dtype.itemsize < LEAST_BYTES:
+            return self.allocate(*key)
         memory, new = RECYCLING.take(key, lambda: self.allocate(*key))
         if not new:
             _clear_halo(memory, halo)

@@ -38,7 +38,7 @@ class Recycling:
                 self._kept.append(self._kept.pop(place))
                 return self._kept[-1][1], False
         made = make()
-        if LEAST_BYTES <= made.nbytes <= self._most:
+        if made.nbytes <= self._most:
             self._kept.append((key, made))
             while len(self._kept) > MOST_KEPT or self._bytes() > self._most:
                 del self._kept[0]

@@ -48,10 +48,12 @@ def compute(function: np.ufunc, operands: Sequence[Any], target: HostArray) -> N
     expansion. Local.
     """
     expanded = _EXPANDED.get(function) if target.dtype.kind == "c" else None
-    if expanded is None:
-        function(*operands, out=target)
-    else:
+    if expanded is not None:
         target[...] = expanded(*(np.asarray(value, target.dtype) for value in operands))
+    elif target.shape[-1] > 1:
+        function(*operands, out=target)
+    else:  # whose stride is that of a padded row, for which NumPy 2.4 has a wrong negative
+        target[...] = function(*operands)
 
 
 _EXPANDED: dict[np.ufunc, Callable[..., HostArray]] = {

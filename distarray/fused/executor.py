@@ -53,6 +53,15 @@ def run(
     return how
 
 
+def run_single(function: np.ufunc, operands: Sequence[Any], target: HostArray) -> None:
+    """Compute a single function on the host, which is NumPy's. Local."""
+    start = spans.enter()
+    with np.errstate(all="ignore"):
+        blocks.compute(function, operands, target)
+    moved = target.nbytes * (1 + sum(isinstance(value, np.ndarray) for value in operands))
+    spans.leave(spans.tally("expression", "expressions", cells=target.size, nbytes=moved), start)
+
+
 def _on_host(
     backend: Backend,
     recipe: Recipe,
@@ -71,11 +80,7 @@ def _on_host(
 
 
 def worth_compiling(recipe: Recipe, cells: int) -> bool:
-    """Whether a form has been seen often enough for the number of cells; notes that it was seen.
-    Single functions are NumPy's.
-    """
-    if len(recipe.steps) == 1 and recipe.steps[0].dtype == recipe.target:
-        return False
+    """Whether a form has been seen often enough for the number of cells; notes that it was seen."""
     if len(_seen) >= _MOST_FORMS:
         _seen.clear()
     times, before = _seen.get(recipe, (0, 0))

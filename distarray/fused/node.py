@@ -38,6 +38,10 @@ class Source(NamedTuple):
     prefix: Component
 
     @property
+    def values(self) -> Any:
+        return self.block.owned_memory[self.prefix]
+
+    @property
     def place(self) -> tuple[int, ...]:
         return (self.block.serial, *self.prefix)
 
@@ -151,9 +155,13 @@ class Node:
         """
         from distarray.fused import executor  # with all that compiles, which not all programs do
 
+        if self.steps == 1 and self._backend.host and target.dtype == self.layout.dtype:
+            values = [o.values if isinstance(o, Source) else o for o in self.operands]
+            executor.run_single(self.function, values, target)
+            return
         writer = _Writer(self)
         recipe = writer.recipe(self, target.dtype)
-        arrays = [source.block.owned_memory[source.prefix] for source in writer.sources]
+        arrays = [source.values for source in writer.sources]
         executor.run(self._backend, recipe, arrays, writer.numbers, target)
 
     def assign(
@@ -182,7 +190,7 @@ class Node:
         restored = kept and _same_values(self, target)
         if not _in_place(self, target) or (overwritten and not restored):
             self.value()
-        view = target.block.owned_memory[target.prefix]
+        view = target.values
         if self.kept is not None:
             view[...] = self.kept.owned_memory
             written()
