@@ -88,6 +88,8 @@ ELSEWHERE = {
     "mpirun -n 2 python -m distarray model --validate": "tests/ranks/ranks_model.py",
     "DISTARRAY_DEVICE=cuda python -m distarray doctor": "tests/test_cli.py",
 }
+#: Commands that do less than others of the same program.
+SELDOM = {"mpirun -n 4 python -m solvers cavity --cells 32 32 --until 1 --output cavity-32"}
 
 
 def smaller(name: str) -> str:
@@ -135,10 +137,16 @@ def link_python(folder: Path) -> None:
 
 
 def test_replaced_commands_are_in_the_text() -> None:
-    assert {*CHEAP, *ELSEWHERE} <= set(COMMANDS)
+    assert {*CHEAP, *ELSEWHERE, *SELDOM} <= set(COMMANDS)
 
 
-@pytest.mark.parametrize("command", sorted({*COMMANDS} - {*ELSEWHERE}))
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=[pytest.mark.slow] if command in SELDOM else [])
+        for command in sorted({*COMMANDS} - {*ELSEWHERE})
+    ],
+)
 def test_command_runs(command: str, folder: Path) -> None:
     link_python(folder)
     at_root = any(part in command for part in ("tests", ".ci", "-m slow", "pip install"))
