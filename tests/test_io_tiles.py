@@ -21,12 +21,12 @@ from distarray.io.checksums import Buffer, Checksums, combined, divided
 from distarray.io.record import ArrayRecord
 from distarray.io.tiles import (
     chunks,
+    equal_tiles,
     runs,
     shares,
     tile_box,
     tile_counts,
     tile_shape,
-    tile_sizes,
     tiles_over,
 )
 from distarray.regions import Box
@@ -110,12 +110,14 @@ def test_tiles_over_a_box_are_those_that_hold_its_elements(
 
 
 @given(places())
-def test_tile_sizes_are_those_of_their_boxes(
+def test_equal_tiles_have_the_sizes_of_their_boxes(
     place: tuple[tuple[int, ...], tuple[int, ...], Box],
 ) -> None:
     shape, tile, _ = place
-    sizes = tile_sizes(shape, tile)
-    assert sizes.shape == tile_counts(shape, tile)
+    sizes = np.zeros(tile_counts(shape, tile), int)
+    for tiles, size in equal_tiles(shape, tile):
+        assert not sizes[tiles.slices()].any()
+        sizes[tiles.slices()] = size
     for index in np.ndindex(sizes.shape):
         assert sizes[index] == tile_box(index, shape, tile).size
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from distarray.io import crc, place
 from distarray.io.record import ArrayRecord, FileRecord
-from distarray.io.tiles import Index, tile_box, tile_counts, tile_sizes, tiles_over
+from distarray.io.tiles import Index, equal_tiles, tile_box, tile_counts, tiles_over
 from distarray.regions import Box
 
 Values = np.ndarray[Any, Any]
@@ -84,9 +84,10 @@ class Checksums:
 
     def finished(self, combined: Values) -> Values:
         """The checksums of whole tiles, from the combined tables of all ranks. Local."""
-        sizes, which = np.unique(tile_sizes(self._shape, self._tile), return_inverse=True)
-        zeros = np.array([crc.of_zeros(int(n) * self._itemsize) for n in sizes], np.uint32)
-        return combined.astype(np.uint32) ^ zeros[which].reshape(combined.shape)
+        found = combined.astype(np.uint32)
+        for tiles, cells in equal_tiles(self._shape, self._tile):
+            found[tiles.slices()] ^= np.uint32(crc.of_zeros(cells * self._itemsize))
+        return found
 
 
 def combined(tables: Sequence[Values]) -> Values:

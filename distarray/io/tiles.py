@@ -33,13 +33,18 @@ def tile_counts(shape: Sequence[int], tile: Sequence[int]) -> tuple[int, ...]:
     return tuple(-(-extent // edge) for extent, edge in zip(shape, tile, strict=True))
 
 
-def tile_sizes(shape: Sequence[int], tile: Sequence[int]) -> np.ndarray[Any, Any]:
-    """Number of elements of each tile, an array over the tiles."""
-    sizes = np.ones((), np.int64)
-    for extent, edge in zip(shape, tile, strict=True):
-        along = np.minimum(edge, extent - np.arange(0, extent, edge, dtype=np.int64))
-        sizes = np.multiply.outer(sizes, along)
-    return sizes
+def equal_tiles(shape: Sequence[int], tile: Sequence[int]) -> Iterator[tuple[Box, int]]:
+    """All tiles as boxes of tiles of one size, and that size in elements: the last along an axis
+    may be narrower, so that there are at most two to the number of axes.
+    """
+    parts = [
+        [(0, extent // edge, edge), (extent // edge, -(-extent // edge), extent % edge)]
+        for extent, edge in zip(shape, tile, strict=True)
+    ]
+    for along in itertools.product(*parts):
+        box = Box(tuple(first for first, _, _ in along), tuple(last for _, last, _ in along))
+        if not box.empty:
+            yield box, math.prod(cells for _, _, cells in along)
 
 
 def tile_box(index: Index, shape: Sequence[int], tile: Sequence[int]) -> Box:
