@@ -19,9 +19,11 @@ def steady_cavity(cells, reynolds, collision="trt", steady=1e-5):
     return comparison
 
 
-@pytest.mark.parametrize(("cells", "reynolds", "gate"), [(128, 100.0, 0.01), (256, 1000.0, 0.03)])
+@pytest.mark.parametrize(
+    ("cells", "reynolds", "gate"), [(128, 100.0, 0.01), (128, 400.0, 0.012), (256, 1000.0, 0.03)]
+)
 def test_cavity(cells, reynolds, gate):
-    """At Mach number 0.1, beside Marchi et al. 2009 and Botella, Peyret 1998."""
+    """At Mach number 0.1, beside Marchi et al. 2009, Ghia et al. 1982 and Botella, Peyret 1998."""
     comparison = steady_cavity(cells, reynolds)
     assert comparison.largest() <= gate
     assert {row.gate for row in comparison.rows} == {gate}
