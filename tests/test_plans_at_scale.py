@@ -18,6 +18,8 @@ import distarray as da
 from distarray.block import reads_of_offsets
 from distarray.decomposition import Decomposition, choose_ranks
 from distarray.halo.plan import HaloPlan
+from distarray.io.checksums import Buffer, Checksums
+from distarray.io.record import ArrayRecord
 from distarray.io.teams import LARGEST, shared_axis, team_of
 from distarray.io.tiles import shares, tile_counts, tile_shape, tiles_over
 from distarray.layout import Layout
@@ -174,6 +176,19 @@ def test_ranks_that_write_rows_together_are_limited(size: int) -> None:
     team = None if axis is None else team_of(field, inner_rank(field.decomposition), axis)
     assert team is not None
     assert len(team.members) <= LARGEST
+
+
+def test_checksums_of_a_file_take_four_bytes_for_each_of_its_tiles() -> None:
+    """On 10,000 ranks with blocks of 256^3 cells, 640,000 tiles of 64^3: the one table of a rank
+    that is as long as the file, 2 % of such a block.
+    """
+    shape = tuple(256 * n for n in GRIDS[10_000])
+    array = ArrayRecord("u", "<f8", None, (), shape, (0,) * 3, "{}")
+    sums = Checksums(array, Buffer())
+    assert sums.table.size == 640_000
+    lines, peak = cost(lambda: sums.finished(sums.table))
+    assert peak < 4 * sums.table.size + 2**15
+    assert lines < 100
 
 
 @pytest.mark.parametrize("size", [8, 10_000, 98_280, 99_991, 100_000])

@@ -10,6 +10,7 @@ DISTARRAY_TUNING=0 has none used.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import platform
@@ -17,7 +18,6 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from distarray.backends import native
@@ -134,10 +134,10 @@ def this_machine(ranks: int) -> Machine:
     return Machine(platform.node(), _processor(), library, ranks, threads)
 
 
+@functools.cache
 def _processor() -> str:
     """The processor's model."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
         for line in lines:
             name, _, model = line.partition(":")
             if name.strip() == "model name":
