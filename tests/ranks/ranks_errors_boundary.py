@@ -11,6 +11,7 @@ import distarray as da
 from tests.ranks.refusals import names, refuse
 
 RANKS = (1, 3)
+SELDOM = (1,)
 
 
 def test_conditions() -> None:

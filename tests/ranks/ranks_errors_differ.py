@@ -14,6 +14,7 @@ import distarray as da
 from tests.ranks.refusals import names, refuse, still_works
 
 RANKS = (1, 3)
+SELDOM = (1,)
 
 world = MPI.COMM_WORLD
 RANK, SIZE = world.Get_rank(), world.Get_size()

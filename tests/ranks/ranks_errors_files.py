@@ -10,6 +10,7 @@ import distarray as da
 from tests.ranks.refusals import refuse, world
 
 RANKS = (1, 3)
+SELDOM = (1,)
 
 
 def test_paths() -> None:

@@ -6,6 +6,7 @@ import distarray as da
 from tests.ranks.refusals import refuse
 
 RANKS = (1, 3)
+SELDOM = (1,)
 
 
 def test_the_shape_and_the_halo() -> None:

@@ -8,6 +8,7 @@ import distarray as da
 from tests.ranks.refusals import refuse
 
 RANKS = (1, 3)
+SELDOM = (1,)
 
 
 @da.stencil
