@@ -7,6 +7,7 @@ decomposition, regions, layout, geometry       who owns what, and where it lies 
 stencil                                        kernels traced, analysed, run by NumPy or as C text
 backends, comm                                 the device and the ranks, one protocol each
 block, topology, halo, boundary, redistribute  memory of a rank, kept fresh, filled and moved
+deferred, fused                                values that are computed when they are needed
 array, grid                                    the distributed array and the grid it lives on
 random, fft, lines, linalg, points, kernels    what is done with arrays,
 iterate, io                                    many times over, and kept in files

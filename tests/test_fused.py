@@ -474,6 +474,22 @@ def test_assignment_to_what_is_read_elsewhere(grid: da.Grid, how: str) -> None:
     same(u, a * a[0])
 
 
+def test_what_is_assigned_to_a_narrower_type_may_be_kept(grid: da.Grid, how: str) -> None:
+    u, a = field(grid, "float32")
+    r = u * np.float64(1 / 3)
+    u[...] = r
+    same(u, (a * np.float64(1 / 3)).astype("float32"))
+    same(r, a * np.float64(1 / 3))
+
+
+def test_powers(grid: da.Grid, how: str) -> None:
+    for dtype in ("float64", "float32", "int32"):
+        u, a = field(grid, dtype)
+        for exponent in (2, 2.0, 3, 0.5, np.float64(2.0)):
+            with np.errstate(all="ignore"):
+                same(u**exponent + u, np.power(a, exponent) + a)
+
+
 def test_what_is_assigned_may_be_kept(grid: da.Grid, how: str) -> None:
     for dtype in ("float64", "int64", "bool"):
         u, a = field(grid, dtype)
@@ -569,10 +585,16 @@ def test_parts_that_are_used_again(grid: da.Grid, how: str) -> None:
     u, a = field(grid)
     sine = np.sin(u)
     r, s = sine * 2 + u, sine * 3 - u
-    assert len(passes(lambda: (r.local, s.local, sine.local))) == 3  # the sine once
+    assert len(passes(lambda: r.local)) == 2
+    assert not waits(sine)  # costly, and it may be asked for
+    assert len(passes(lambda: s.local)) == 1
     cheap = u * u
     r, s = cheap + 1 - u, cheap - 1 + u
-    assert len(passes(lambda: (r.local, s.local, cheap.local))) == 3
+    assert len(passes(lambda: r.local)) == 1
+    assert waits(cheap)  # not costly
+    assert len(passes(lambda: s.local)) == 2
+    assert not waits(cheap)  # but needed for the second time
+    same(r, a * a + 1 - a)
     same(s, a * a - 1 + a)
     both = u + 1
     same(both * both + both, (a + 1) * (a + 1) + (a + 1))

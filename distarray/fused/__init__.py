@@ -9,6 +9,7 @@ probe        which compiled functions have the bits of NumPy's
 executor     a recipe on arrays of one backend, in the way that pays
 node         an expression of blocks, and its evaluation
 
-An expression gives the same bits in whatever way it is computed: those of one NumPy call after the
-other on the host, of one kernel after the other on a device.
+An expression keeps what it reads until it has its values; those come at once if what it reads is
+about to be written (see `deferred`). It gives the same bits in whatever way it is computed: those
+of one NumPy call after the other on the host, of one kernel after the other on a device.
 """

@@ -29,6 +29,8 @@ from distarray.layout import Component, Layout
 
 #: Functions and different arrays in one expression; what has more is computed in parts.
 MOST_STEPS, MOST_ARRAYS = 32, 12
+#: Functions of a part that may be computed twice, as it may be needed again.
+MOST_REPEATED = 8
 
 
 class Source(NamedTuple):
@@ -280,7 +282,7 @@ class _Writer:
         costly, or has been needed before.
         """
         shared = node.alive or node.users > self._inside[id(node)]
-        return shared and (node.costly or node.inlined > 0)
+        return shared and (node.costly or node.steps > MOST_REPEATED or node.inlined > 0)
 
 
 def _dtype(operand: Node | Source) -> np.dtype[Any]:
