@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import distarray as da
+from solvers import progress
 from solvers.burgers import BurgersConfig, BurgersSolver
 from solvers.burgers.cases import CASES
 from solvers.burgers.equation import Burgers
@@ -175,6 +176,14 @@ def test_a_run_visits_the_times_that_it_is_told():
     flow.run(0.1, visits=[(0.01, look), (0.03, look), (0.07, look)])
     assert seen == [0.03, 0.07]
     assert flow.time == 0.1
+
+
+def test_a_first_step_that_takes_long_is_explained(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_LONG", 0.0)
+    flow = solver(cells=(8,), initial=(1.0,))
+    with progress.Progress(flow, until=1.0, steady=None, enabled=True) as line:
+        line._waiting.join()
+    assert "kernels may be compiling" in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------- properties

@@ -1,10 +1,13 @@
 """Limiters, reconstructions, Riemann solvers, integrators, and the steps of conservation laws."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import distarray as da
 from solvers.burgers import BurgersConfig, BurgersSolver
@@ -16,6 +19,7 @@ from solvers.hyperbolic import (
     Equation,
     integrator,
     reconstruction,
+    total,
 )
 from solvers.hyperbolic.reconstruction import muscl
 from solvers.hyperbolic.riemann import hll, rusanov
@@ -413,3 +417,16 @@ def test_every_slope_is_computed_once_for_both_faces_of_its_cell():
     cells = {k: float(k * k) for k in range(-3, 3)}
     muscl(limiter)(cells.__getitem__)
     assert asked == [(-3.0, -1.0), (-1.0, 1.0)]  # of the cells -1 and 0
+
+
+# -------------------------------------------------------------------------------------- sums
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3))
+def test_a_sum_over_axes_has_the_same_bits_in_any_order(values):
+    found = total(values)
+    assert found == pytest.approx(math.fsum(values), rel=1e-13, abs=1e-6)
+    for other in itertools.permutations(values):
+        assert total(other) == found
+        assert total([-value for value in other]) == -found
+    assert total(values[:2]) == values[0] + values[1]

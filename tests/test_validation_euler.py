@@ -3,12 +3,13 @@ scheme of first order misses, and a test of it runs one.
 """
 
 import functools
+import itertools
 import math
 
 import numpy as np
 import pytest
 
-from solvers.euler import EulerSolver, exact, problems
+from solvers.euler import EulerConfig, EulerSolver, exact, problems
 from solvers.euler.cases import GROWTH, front, growth, kinetic_energy, shock_radius
 
 pytestmark = pytest.mark.slow
@@ -190,6 +191,27 @@ def test_a_blast_has_the_radius_of_the_similarity_solution():
     rho = flow.fields["density"].gather()
     np.testing.assert_array_equal(rho, rho.T)
     np.testing.assert_array_equal(rho, rho[::-1])
+
+
+@pytest.mark.parametrize("viscosity", [0.0, 0.01])
+def test_a_blast_on_three_axes_is_symmetric_to_the_bit(viscosity):
+    """Mirrored along each axis, and with any axes exchanged."""
+
+    def initial(*coords):
+        inside = sum((x - 0.5) ** 2 for x in coords) < 0.04
+        return [1.0 + 0.0 * sum(coords), 0.0, 0.0, 0.0, np.where(inside, 10.0, 0.1)]
+
+    flow = EulerSolver(EulerConfig(cells=(16,) * 3, initial=initial, viscosity=viscosity))
+    flow.run(max_steps=40)
+    energy, momentum = (flow.fields[name].gather() for name in ("energy", "momentum"))
+    assert abs(momentum[0, 0]).max() > 1e-3  # the walls have felt it
+    for axis in range(3):
+        np.testing.assert_array_equal(energy, np.flip(energy, axis))
+        np.testing.assert_array_equal(momentum[axis], -np.flip(momentum[axis], axis))
+    for axes in itertools.permutations(range(3)):
+        np.testing.assert_array_equal(energy, energy.transpose(axes))
+        for axis in range(3):
+            np.testing.assert_array_equal(momentum[axes[axis]].transpose(axes), momentum[axis])
 
 
 def test_a_steady_vortex_keeps_its_energy():

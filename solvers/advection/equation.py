@@ -22,6 +22,7 @@ Adams, N. A., Shu, C.-W. (2013) J. Comput. Phys. 242, 169-180, with shares that 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ import numpy as np
 
 import distarray as da
 from solvers.box import AXES
-from solvers.hyperbolic import Cell, Equation, beside, reconstruction
+from solvers.hyperbolic import Cell, Equation, beside, reconstruction, total
 from solvers.hyperbolic.limiters import LIMITERS
 
 Symbol = Any
@@ -88,12 +89,10 @@ class Transport(Equation):
             r * (abs(v) if self.signs is not None else np.maximum(abs(v[...]), abs(v.shift(a, 1))))
             for a, (v, r) in enumerate(zip(self._velocity(cell), cell.reciprocals, strict=True))
         ]
-        largest = terms[0]
-        for term in terms[1:]:
-            # Of what a cell holds no more than all is let out, see `_held`.
-            alone = self.scheme == "ctu" and not self.positivity
-            largest = np.maximum(largest, term) if alone else largest + term
-        return largest
+        # With positivity no more than all that a cell holds is let out of it, see `_held`.
+        if self.scheme == "ctu" and not self.positivity:
+            return functools.reduce(np.maximum, terms)
+        return total(terms)
 
     def _velocity(self, cell: Cell) -> Symbols:
         found = cell.arrays if self.signs is None else cell.scalars
@@ -133,14 +132,14 @@ class Transport(Equation):
 
     def _outflow(self, cell: Cell, at: Offset) -> Symbol:
         """The sum of v / h through which a cell is emptied."""
-        total: Symbol = 0.0
+        parts = []
         for axis, (v, r) in enumerate(zip(self._velocity(cell), cell.reciprocals, strict=True)):
             if self.signs is not None:
-                total = total + r * abs(v)
+                parts.append(r * abs(v))
             else:
                 out = np.maximum(v[_moved(at, axis, 1)], 0.0) - np.minimum(v[at], 0.0)
-                total = total + r * out
-        return total
+                parts.append(r * out)
+        return total(parts)
 
 
 class _Corners:
@@ -163,13 +162,12 @@ class _Corners:
                                else (-1.0 - self._courant[axis]) * half)  # fmt: skip
         # By a half where one axis is seen, by a third where two are.
         share = 1.0 / (1 + len(seen))
-        for other in range(len(at)):
-            if other in seen or not self._signs[other]:
-                continue
-            seen_now = seen | {other}
-            low, high = (self.value(other, _moved(at, other, n), seen_now) for n in (0, 1))
-            value = value - share * self._courant[other] * (high - low)
-        return value
+        others = [n for n, sign in enumerate(self._signs) if sign and n not in seen]
+        came = []
+        for other in others:
+            low, high = (self.value(other, _moved(at, other, n), seen | {other}) for n in (0, 1))
+            came.append(share * self._courant[other] * (high - low))
+        return value - total(came) if came else value
 
     def _slope(self, axis: int, at: Offset) -> Symbol:
         low, here, high = (self._u[_moved(at, axis, n)] for n in (-1, 0, 1))

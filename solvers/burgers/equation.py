@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.hyperbolic import Cell, Equation, beside, reconstruction
+from solvers.hyperbolic import Cell, Equation, beside, reconstruction, total
 
 Symbol = Any
 Symbols = Sequence[Any]
@@ -47,10 +47,9 @@ class Burgers(Equation):
         return ("nu",) if self.viscous else ()
 
     def rate(self, now: Symbols, cell: Cell) -> Symbols:
-        # Sums over two axes do not depend on their order, to the bit.
         axes = range(cell.ndim)
         parts = [[self._along(now, i, j, cell) for j in axes] for i in axes]
-        return [sum(along[1:], start=along[0]) for along in parts]
+        return [total(along) for along in parts]
 
     def _along(self, now: Symbols, i: int, j: int, cell: Cell) -> Symbol:
         """What transport and viscosity along the axis j do to the component i."""
@@ -69,7 +68,7 @@ class Burgers(Equation):
         if self.viscous:
             nu = cell.scalars["nu"]
             parts = [p + 2.0 * nu * r * r for p, r in zip(parts, cell.reciprocals, strict=True)]
-        return sum(parts[1:], start=parts[0])
+        return total(parts)
 
     def flux(self, u: Symbol, axis: int, n: int) -> Symbol:
         """Of u^2 / 2 through the low side of the cell n further along the axis."""

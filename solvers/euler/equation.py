@@ -21,7 +21,7 @@ from solvers.euler.gas import State, Symbol
 from solvers.euler.mirror import around_walls, mirrored
 from solvers.euler.scheme import Scheme
 from solvers.euler.viscous import Around, viscous
-from solvers.hyperbolic import Cell, Equation
+from solvers.hyperbolic import Cell, Equation, total
 
 AXES = "xyz"
 
@@ -78,7 +78,7 @@ class Gas(Equation):
         if self.scheme.positivity:
             found = self.ndim * functools.reduce(np.maximum, speeds)
         else:
-            found = functools.reduce(lambda a, b: a + b, speeds)
+            found = total(speeds)
         if self.scheme.viscous:
             found = found + self._diffusion(state[0], cell)
         return da.where(np.minimum(state[0], state[-1]) > 0.0, found, math.nan)
@@ -87,7 +87,7 @@ class Gas(Equation):
         """What the largest diffusivity adds: of a stretched fluid, or of heat."""
         mu, conductivity = cell.scalars["mu"], cell.scalars["conductivity"]
         largest = np.maximum(4.0 / 3.0 * mu, conductivity * (cell.scalars["gamma"] - 1.0))
-        squares = functools.reduce(lambda a, b: a + b, [r * r for r in cell.reciprocals])
+        squares = total([r * r for r in cell.reciprocals])
         return 2.0 * squares * largest / rho
 
     def _weight(self, cell: Cell) -> list[Symbol]:

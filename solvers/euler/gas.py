@@ -5,7 +5,7 @@ conserved one is (rho, m_0, ..., E): density, momentum per volume, energy per vo
 
     m = rho u,    E = p / (gamma - 1) + rho |u|^2 / 2.
 
-Entries are symbols while a kernel is traced, numbers or arrays otherwise. Sums over two axes do not
+Entries are symbols while a kernel is traced, numbers or arrays otherwise. Sums over axes do not
 depend on their order, to the bit.
 """
 
@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from solvers.hyperbolic import total
 
 # Entries of a state are symbols while a kernel is traced.
 Symbol = Any
@@ -28,10 +30,7 @@ def velocity(state: State) -> State:
 
 def dot(a: State, b: State) -> Symbol:
     """The sum of products."""
-    found = a[0] * b[0]
-    for x, y in zip(a[1:], b[1:], strict=True):
-        found = found + x * y
-    return found
+    return total([x * y for x, y in zip(a, b, strict=True)])
 
 
 def total_energy(state: State, gamma: Symbol) -> Symbol:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from solvers.euler.gas import State, Symbol, velocity
+from solvers.hyperbolic import total
 
 #: The primitive state at an offset from the first cell above a face.
 Around = Callable[[Sequence[int]], State]
@@ -38,9 +39,7 @@ def viscous(
     across = {
         other: _across(around, (axis, other), rates) for other in range(len(rates)) if other != axis
     }
-    divergence = along[axis]
-    for other, slopes in across.items():
-        divergence = divergence + slopes[other]
+    divergence = total([along[axis], *(slopes[other] for other, slopes in across.items())])
     stress = [
         mu * (2.0 * along[i] - 2.0 / 3.0 * divergence)
         if i == axis
@@ -48,9 +47,8 @@ def viscous(
         for i in range(len(rates))
     ]
     work = conductivity * ((high[-1] / high[0] - low[-1] / low[0]) * rates[axis])
-    for i, tau in enumerate(stress):
-        work = work + 0.5 * (low[1 + i] + high[1 + i]) * tau
-    return [0.0, *stress, work]
+    done = [0.5 * (low[1 + i] + high[1 + i]) * tau for i, tau in enumerate(stress)]
+    return [0.0, *stress, work + total(done)]
 
 
 def _across(around: Around, axes: tuple[int, int], rates: Sequence[Symbol]) -> list[Symbol]:

@@ -12,7 +12,7 @@
 """
 
 from solvers.hyperbolic.integrators import INTEGRATORS, Integrator, Stage, integrator
-from solvers.hyperbolic.kernels import Cell, Equation, beside
+from solvers.hyperbolic.kernels import Cell, Equation, beside, total
 from solvers.hyperbolic.limiters import LIMITERS
 from solvers.hyperbolic.reconstruction import (
     RECONSTRUCTIONS,
@@ -34,4 +34,5 @@ __all__ = [
     "beside",
     "integrator",
     "reconstruction",
+    "total",
 ]

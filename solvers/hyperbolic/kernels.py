@@ -65,13 +65,23 @@ class Cell:
         `flux(axis, 1)` has to be the text of `flux(axis, 0)` with all offsets one further along the
         axis: compiled kernels then compute each face once.
         """
-        total: list[Symbol] = []
-        for axis, r in enumerate(self.reciprocals):
-            parts = [
-                r * (high - low) for low, high in zip(flux(axis, 0), flux(axis, 1), strict=True)
-            ]
-            total = [a + b for a, b in zip(total, parts, strict=True)] if total else parts
-        return total
+        along = [
+            [r * (high - low) for low, high in zip(flux(axis, 0), flux(axis, 1), strict=True)]
+            for axis, r in enumerate(self.reciprocals)
+        ]
+        return [total(parts) for parts in zip(*along, strict=True)]
+
+
+def total(parts: Symbols) -> Symbol:
+    """The sum of one to three numbers, of the same bits in any order, and with the other sign where
+    theirs is the other: so that flows stay symmetric when axes change places. Local.
+    """
+    if len(parts) < 3:
+        return sum(parts[1:], start=parts[0])
+    a, b, c = parts
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    middle = np.maximum(low, np.minimum(high, c))
+    return (np.minimum(low, c) + np.maximum(high, c)) + middle
 
 
 class Equation(abc.ABC):
