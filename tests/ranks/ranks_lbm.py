@@ -12,6 +12,7 @@ from solvers.lbm import LatticeConfig, LatticeSolver
 from tests.ranks.flow_states import alone, compare, state
 
 SELDOM = (1, 2, 3, 8)  # on 4 ranks blocks have neighbours across corners
+TIMEOUT = 240
 
 CAVITY = LatticeConfig(
     cells=(18, 13),
