@@ -117,9 +117,11 @@ PLANS = {
 def test_neither_time_nor_memory_of_a_rank_grows_with_the_number_of_ranks(name: str) -> None:
     costs = {size: cost(lambda: PLANS[name](ranks)) for size, ranks in GRIDS.items()}  # noqa: B023
     lines, memory = costs[1000]
+    # Tables of what the package keeps grow by leaps; a list of 10,000 ranks takes 80,000 bytes.
+    spare = 2**16 if name == "program" else 2**11
     for size in (10_000, 100_000):
         assert costs[size][0] <= SLACK * lines, (name, costs)
-        assert costs[size][1] <= SLACK * memory + 2048, (name, costs)
+        assert costs[size][1] <= SLACK * memory + spare, (name, costs)
     # Two ranks along a periodic axis are neighbours twice: there are fewer messages, not less work.
     assert costs[8][0] <= SLACK * lines
     assert lines <= 1.5 * costs[8][0], (name, costs)
