@@ -1,9 +1,12 @@
 """Linear transport gives the same bits on any number of ranks and any process grid."""
 
+import dataclasses
+
 import numpy as np
 
 import distarray as da
 from solvers.advection import AdvectionConfig, AdvectionSolver
+from tests.ranks.common import refused
 from tests.ranks.flow_states import compare
 
 RANKS = (1, 2, 3, 4, 8)
@@ -41,3 +44,23 @@ def test_turning_has_the_same_bits():
 
 def test_a_box_has_the_same_bits():
     compare(BOX, 6, AdvectionSolver)
+
+
+def test_what_is_wrong_is_one_error_on_all_ranks():
+    def holed(x, y):
+        return np.where(x < 0.1, np.nan, y)
+
+    for changes, text in (
+        ({"scheme": "quick"}, "'scheme' is one of 'auto', 'constant', 'upwind3'"),
+        ({"courant": 1.5}, "above 0 and at most 1, received courant=1.5"),
+        ({"initial": holed}, "values of 'c' are finite"),
+        (
+            {"initial": lambda x, y: x - 0.05 + 0.0 * y, "positivity": True},
+            "not so at the start, received -0.02",
+        ),
+    ):
+        refused(
+            da.SolverError,
+            text,
+            lambda changes=changes: AdvectionSolver(dataclasses.replace(CORNERS, **changes)),
+        )
