@@ -22,5 +22,6 @@
 - `diffusion`      diffusion, explicit or by multigrid
 - `advection`      linear transport
 - `burgers`        Burgers' equation, with and without viscosity
+- `bench`          steps and solutions beside C written by hand: `python -m solvers bench`
 - `__main__`       `python -m solvers list` and `python -m solvers CASE`
 """

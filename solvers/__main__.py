@@ -90,7 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         With code 2 when the command line is wrong; with code 75 after SIGTERM or SIGUSR1, when
         checkpoints are written: one was, and the same command with --restart goes on from there.
     """
-    chosen, unknown = _parser().parse_known_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given and given[0] == "bench":
+        from solvers import bench  # with all that it measures
+
+        return bench.main(given[1:])
+    chosen, unknown = _parser().parse_known_args(given)
     if unknown:  # with the usage of the case
         chosen.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if chosen.case == "list":
@@ -111,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="case", required=True, metavar="CASE")
     listing = commands.add_parser("list", help="name all cases")
     listing.set_defaults(parser=listing)
+    commands.add_parser("bench", help="measure solvers beside C written by hand")
     for case in CASES:
         _add_case(commands.add_parser(case.name, help=case.summary, description=case.summary), case)
     return parser
