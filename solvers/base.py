@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import distarray as da
+from solvers.box import is_number, is_whole, shown
 from solvers.progress import Progress
 from solvers.series import Series
 from solvers.state import configuration, difference
@@ -317,19 +318,41 @@ class _Late(Mapping[str, Any]):
         return len(self._dict())
 
 
-def _require_end(
-    until: float | None, steady: float | None, max_steps: int | None, every: int
-) -> None:
+def require_time_step(dt: Any) -> None:
+    """An error unless a time step is a finite number above 0. Local."""
+    if not (is_number(dt) and dt > 0.0):
+        raise da.SolverError(
+            f"A time step is finite and above 0, received dt={shown(dt)}; give another one."
+        )
+
+
+def _require_end(until: Any, steady: Any, max_steps: Any, every: Any) -> None:
     """An error unless a run has an end, and counts its outputs. Local."""
     if until is None and steady is None and max_steps is None:
         raise da.SolverError(
             "A run needs an end, received none; give until=, steady= or max_steps=."
         )
-    if until is not None and not math.isfinite(until):
+    if until is not None and not (is_number(until) and until >= 0.0):
         raise da.SolverError(
-            f"The end of a run is a finite time, received until={until}; give a number."
+            f"The end of a run is a finite time, received until={shown(until)}; give a number that "
+            f"is at least 0."
         )
-    if every < 0:
+    if steady is not None and not (is_number(steady) and steady > 0.0):
         raise da.SolverError(
-            f"Steps between outputs are counted from 0, received every={every}; use 0 for none."
+            f"A steady state has a residual below a number above 0, received "
+            f"steady={shown(steady)}; give one."
         )
+    if max_steps is not None and not _counts(max_steps):
+        raise da.SolverError(
+            f"Steps are counted from 0, received max_steps={shown(max_steps)}; give a whole number."
+        )
+    if not _counts(every):
+        raise da.SolverError(
+            f"Steps between outputs are counted from 0, received every={shown(every)}; use 0 for "
+            f"none."
+        )
+
+
+def _counts(value: Any) -> bool:
+    """Whether a value is a whole number of at least 0."""
+    return is_whole(value) or (is_number(value) and value == 0)

@@ -238,6 +238,15 @@ def centres(grid: da.Grid) -> list[Floats]:
     ]
 
 
+def require_known(what: str, values: da.DistArray) -> None:
+    """An error on all ranks if values are nan somewhere. Collective."""
+    if int(da.where(values != values, 1, 0).max()):  # noqa: PLR0124 - nan alone differs from itself
+        raise da.SolverError(
+            f"{what} is a number everywhere, received a function that gives nan in some places; "
+            f"give another."
+        )
+
+
 def field_of(grid: da.Grid, value: Field, **options: Any) -> da.DistArray:
     """An array of cells with these values. Collective."""
     if callable(value):

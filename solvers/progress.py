@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Seconds of a first step after which it is said why.
 _LONG = 10.0
+#: Seconds of a remaining time that is still said.
+_LONGEST = 365.0 * 86400.0
 
 
 class Progress:
@@ -108,7 +110,8 @@ class Progress:
             return "0 s"
         if not left or solver.time <= self._mark_time:
             return "unknown"
-        return f"{min(left) * elapsed / (solver.time - self._mark_time):.0f} s"
+        seconds = min(left) * elapsed / (solver.time - self._mark_time)
+        return f"{seconds:.0f} s" if seconds < _LONGEST else "more than a year"
 
     def _time_to_steady(self, steady: float) -> list[float]:
         """Time until the residual is below `steady`, from its recent decay; nothing if it grew."""

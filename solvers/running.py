@@ -38,8 +38,8 @@ def begin(solver: AnySolver, options: Options, until: float | None) -> AnySolver
         solver.restore(options.restart)
     if until is not None and solver.time > until:
         raise da.SolverError(
-            f"A run ends no earlier than it begins, received the end {until} for a restart at "
-            f"time {solver.time}; give a later --until."
+            f"A run ends no earlier than it begins, received the end {until} for one that begins "
+            f"at time {solver.time}; give a later --until."
         )
     make_folder(options.output, solver.grid)
     return solver

@@ -15,7 +15,8 @@ from solvers.incompressible import (
 )
 from solvers.incompressible.cases import cavity, taylor_green
 from solvers.incompressible.cases.channel import laminar_channel
-from solvers.incompressible.shapes import Circle
+from solvers.incompressible.reference import why_not_compared
+from solvers.incompressible.shapes import Circle, Level
 
 LID = {"y+": (1.0, 0.0)}
 
@@ -449,9 +450,41 @@ def test_a_wrong_config_says_what_is_wrong(options, text):
     assert text in str(raised.value)
 
 
-def test_a_run_without_an_end_is_an_error():
-    with pytest.raises(da.SolverError, match="needs an end"):
-        solver(cells=(8, 8), viscosity=0.1).run()
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "needs an end"),
+        ({"until": "a"}, "received until='a'"),
+        ({"until": -1.0}, "received until=-1.0; give a number that is at least 0"),
+        ({"until": math.nan}, "received until=nan"),
+        ({"steady": -1.0}, "a number above 0, received steady=-1.0"),
+        ({"steady": "a"}, "received steady='a'"),
+        ({"max_steps": 1.5}, "counted from 0, received max_steps=1.5"),
+        ({"until": 1.0, "every": -1}, "counted from 0, received every=-1"),
+    ],
+)
+def test_a_run_without_an_end_is_an_error(options, text):
+    with pytest.raises(da.SolverError, match=text):
+        solver(cells=(8, 8), viscosity=0.1).run(**options)
+
+
+@pytest.mark.parametrize("dt", [math.nan, -1.0, 0.0, math.inf, "a", None])
+def test_a_time_step_is_above_0(dt):
+    flow = solver(cells=(8, 8), viscosity=0.1)
+    with pytest.raises(da.SolverError, match=f"finite and above 0, received dt={dt!r}"):
+        flow.step(dt)
+    assert flow.step_count == 0
+
+
+def test_a_shape_without_a_distance_somewhere_is_an_error():
+    shape = Level(lambda x, y: np.where(x > 0.9, np.nan, x - 0.2) + 0 * y)
+    with pytest.raises(da.SolverError, match="gives nan in some places"):
+        solver(cells=(8, 8), viscosity=0.1, obstacles=(Obstacle(shape),))
+
+
+def test_an_infinite_reynolds_number_has_no_table():
+    config = IncompressibleConfig(cells=(8, 8), viscosity=0.0)
+    assert why_not_compared(config).endswith("not for inf.")
 
 
 def test_rest_without_viscosity_has_no_time_step():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import distarray as da
-from solvers.incompressible.shapes import Circle
+from solvers.incompressible.shapes import Circle, Level
 from solvers.lbm import LatticeConfig, LatticeSolver
 from solvers.lbm import lattice as lattices
 from solvers.lbm import solver as lattice_solver
@@ -621,9 +621,10 @@ def test_a_flow_faster_than_sound_allows_is_an_error():
         flow.run(until=1.0)
 
 
-def test_another_time_step_is_refused():
+@pytest.mark.parametrize("dt", [0.5, math.nan, "a"])
+def test_another_time_step_is_refused(dt):
     with pytest.raises(da.SolverError, match=r"time step of a lattice is fixed at"):
-        solver(cells=(4, 4), periodic=True, viscosity=1.0).step(0.5)
+        solver(cells=(4, 4), periodic=True, viscosity=1.0).step(dt)
 
 
 # ------------------------------------------------------------------------------------------ errors
@@ -658,6 +659,10 @@ REFUSED = {
     "over an inflow": (
         {"inflow": {"x-": (1.0, 0.0)}, "outflow": {"x+": 0.0}, "obstacles": DISC},
         r"keep clear of inflows and outflows, .* disc over the side 'x-'",
+    ),
+    "nan": (
+        {"obstacles": {"disc": Level(lambda x, y: x + y + math.nan)}},
+        r"distance of the obstacle 'disc' is a number everywhere",
     ),
     "no room": ({"obstacles": {"disc": Circle((0.5, 0.5), 2.0)}}, r"needs room"),
 }

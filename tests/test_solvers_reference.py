@@ -360,7 +360,7 @@ def test_a_restart_later_than_the_end_is_refused(tmp_path, capsys):
     assert main([*arguments, "--until", "0.5"]) == 0
     before = restart.read_bytes()
     assert main([*arguments, "--until", "0.25", "--restart", str(restart)]) == 2
-    assert "received the end 0.25 for a restart at time 0.5" in capsys.readouterr().err
+    assert "received the end 0.25 for one that begins at time 0.5" in capsys.readouterr().err
     assert restart.read_bytes() == before
 
 

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import distarray as da
-from solvers.base import Solver
+from solvers.base import Solver, require_time_step
 from solvers.box import AXES, is_number
 from solvers.hyperbolic import integrators
 from solvers.hyperbolic.kernels import Equation, Layout, speed_kernel, stage_kernel
@@ -159,10 +159,7 @@ class ConservationLaw(Solver):
             dt is not above 0, its Courant number exceeds the limit, or the state is not finite; it
             is as it was.
         """
-        if not 0.0 < dt < math.inf:
-            raise da.SolverError(
-                f"A time step is finite and above 0, received dt={dt}; give another one."
-            )
+        require_time_step(dt)
         measured = self._first_stage(dt)
         speed = self._read_speed()
         if dt * speed > self._most * _ROUNDING:

@@ -43,6 +43,7 @@ import numpy as np
 
 import distarray as da
 from solvers import linear
+from solvers.box import require_known
 from solvers.incompressible import immersed_kernels as kernels
 from solvers.incompressible.checks import require_value
 from solvers.incompressible.metrics import AXES, Floats, Metrics, side_names
@@ -161,6 +162,8 @@ class ImmersedBoundary(Part):
         self._traction = metrics.bind(kernels.traction)
         axes = range(grid.ndim)
         self._distance = [self._component(axis, self._nearest) for axis in axes]
+        for distance in self._distance:
+            require_known("The distance of obstacles", distance)
         self._owner = [self._ownership(axis) for axis in axes]
         self._wall = self._walls() if self._moving else self._distance
         self._fastest = self._surface_speeds() if self._moving else ()

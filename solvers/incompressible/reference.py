@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import importlib.resources
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -131,9 +132,10 @@ def why_not_compared(config: IncompressibleConfig) -> str:
             f"No comparison: a centre line needs at least {FEWEST_CELLS} cells per axis, and there "
             f"are {cells}."
         )
+    reynolds = 1.0 / config.viscosity if config.viscosity > 0.0 else math.inf
     return (
         f"No comparison: published tables exist for the Reynolds numbers "
-        f"{', '.join(map(str, PUBLISHED))}, not for {1.0 / config.viscosity:g}."
+        f"{', '.join(map(str, PUBLISHED))}, not for {reynolds:g}."
     )
 
 

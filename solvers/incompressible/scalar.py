@@ -92,10 +92,14 @@ class Scalar:
                 f"Buoyancy is a tuple of numbers, one per axis, received {self.buoyancy!r}; give "
                 f"such a tuple."
             )
-        if not is_number(self.reference) or not isinstance(self.name, str):
+        if not is_number(self.reference):
             raise da.SolverError(
-                f"A scalar has a number for reference and a text for name, received "
-                f"reference={self.reference!r}, name={self.name!r}; give these."
+                f"The reference of a scalar is a number, received {self.reference!r}; give one."
+            )
+        if not isinstance(self.name, str) or not self.name.strip() or "/" in self.name:
+            raise da.SolverError(
+                f"A scalar has a name, under which files hold it, a text without '/', received "
+                f"{self.name!r}; 'T' is usual."
             )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import distarray as da
-from solvers.base import Solver
+from solvers.base import Solver, require_time_step
 from solvers.incompressible import kernels
 from solvers.incompressible.advection import EXTENT, REACH
 from solvers.incompressible.config import IncompressibleConfig
@@ -110,7 +110,14 @@ class IncompressibleSolver(Solver):
         return self._stable(self._limiting())
 
     def step(self, dt: float) -> None:
-        """Advance the velocity and the pressure by `dt`. Collective."""
+        """Advance the velocity and the pressure by `dt`. Collective.
+
+        Raises
+        ------
+        SolverError
+            The time step is no finite number above 0.
+        """
+        require_time_step(dt)
         end = self.time + dt
         star = self._scheme.predict(self.parts, time=self.time, dt=dt)
         self._project(star, dt, end, measure=self._due())

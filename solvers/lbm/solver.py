@@ -17,7 +17,7 @@ import numpy as np
 
 import distarray as da
 from solvers.base import Solver
-from solvers.box import AXES
+from solvers.box import AXES, is_number, shown
 from solvers.lbm import kernels
 from solvers.lbm.collision import SOUND, collision
 from solvers.lbm.config import LatticeConfig
@@ -92,10 +92,10 @@ class LatticeSolver(Solver):
             Another time step than that of the configuration.
         """
         fixed = self._dt
-        if dt is not None and abs(dt - fixed) > 1e-9 * fixed:
+        if dt is not None and not (is_number(dt) and abs(dt - fixed) <= 1e-9 * fixed):
             raise da.SolverError(
                 f"The time step of a lattice is fixed at {fixed:.9g} by mach and speed, received "
-                f"dt={dt}; give that, or another mach."
+                f"dt={shown(dt)}; give that, or another mach."
             )
         f, new, rates = self.fields["populations"], self._target, self._rates
         if self._due():

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import distarray as da
+from solvers.box import require_known
 from solvers.lbm.config import LatticeConfig, axis_of
 
 #: Beyond an open side; no surface.
@@ -73,8 +74,9 @@ def _bodies(config: LatticeConfig, grid: da.Grid, names: list[str]) -> da.DistAr
     body = grid.zeros("int32", boundary=around)
     for name, shape in config.obstacles.items():
         number = 1 + (names.index(name) if name in names else 0)
-        inside = grid.from_function(lambda *x, s=shape: s.distance(*x) < 0.0, dtype="int32")
-        body[...] = da.where(inside != 0, number, body)
+        distance = grid.from_function(shape.distance)
+        require_known(f"The distance of the obstacle '{name}'", distance)
+        body[...] = da.where(distance < 0.0, number, body)
     if config.obstacles:
         _require_free(config, body)
     return body
