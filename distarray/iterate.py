@@ -131,11 +131,13 @@ def iterate(
     Points of the rotating arrays that no kernel of the step computes are first copied from the
     newest state into the other arrays of the rotation.
 
-    Loops are tiled on the CPU, on grids of two or three axes, where kernels are compiled, return no
-    reductions and have one colour, and arrays are cell-centred, without boundary conditions and on
-    one grid; positions (`da.coordinate`, `da.spacing`) may be asked for where no axis is periodic.
-    "auto" leaves loops alone whose scalars are functions. Other loops make single steps; a line on
-    standard error says why if a `tile` was given.
+    Loops are tiled on the CPU, on grids of two or three axes, where kernels are compiled and have
+    one colour, and arrays lie on one grid and are no components of others. Any location, boundary
+    condition, profile and chain of kernels will do but these: Custom conditions, and Piecewise ones
+    that fix some points of a face on which points lie and leave others free. Boundary functions
+    are called for all steps of a pass before it. "auto" leaves loops alone whose scalars are
+    functions. Other loops make single steps; a line on standard error says why if a `tile` was
+    given.
 
     A device is given many steps at once, as a graph, where one rank runs or messages go by NCCL,
     unless kernels return reductions, scalars are functions of the step, or conditions depend on the

@@ -15,6 +15,10 @@ from distarray.regions import Box
 from distarray.tiling import loop, schedule
 from distarray.tiling.program import Call, Form
 from distarray.tiling.schedule import Application
+from tests.tile_loops import compare
+
+#: Random loops that are tiled, of each kind.
+SEEDS = (1, 3, 4, 10, 11, 17, 29, 31, 41, 42)
 
 reaches = st.tuples(st.integers(0, 2), st.integers(0, 2))
 
@@ -312,6 +316,93 @@ def test_more_steps_than_a_tile_can_hold():
     assert tiles_of(lambda: da.iterate(spread, u, u.copy(), steps=128, tile=10**9)) == 2
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_loops(seed):
+    assert compare(seed, 1) == "tiled"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 250))
+def test_more_random_loops(seed):
+    assert compare(seed, 1)
+
+
+def test_boundary_functions_are_called_at_the_times_of_steps():
+    called = []
+
+    def value(t, x, y):
+        called.append(t)
+        return t + 0 * x
+
+    u = da.Grid((20, 16)).ones(boundary={"x-": da.Neumann(value), "y": da.Outflow()})
+    new = u.copy()
+    del called[:]
+    assert tiles_of(lambda: da.iterate(spread, u, new, steps=8, tile=4, time=1.0, dt=0.5)) == 2
+    assert {1.0 + 0.5 * m for m in range(8)} <= set(called)
+    assert u.boundary.conditions.time == 4.5
+
+
+def test_a_callback_may_change_conditions():
+    def run(tile, change):
+        grid = da.Grid((20, 16))
+        u = random(grid, 1, boundary={"x": da.Dirichlet(1.0), "y": da.Outflow()})
+        new = u.copy()
+
+        def callback(steps, time, arrays):
+            if steps == 8:
+                arrays[0].boundary["x-"] = change
+
+        da.iterate(spread, u, new, steps=16, tile=tile, callback=callback, every=4)
+        return u, new
+
+    for change, tiles in ((da.Extrapolate(2), 4), (da.Custom(copied), 2)):
+        same_with_and_without_tiles(lambda tile, change=change: run(tile, change), tiles)
+
+
+@da.stencil
+def copied(layer):
+    layer[0, 0] = layer[1, 0]
+
+
+@da.stencil
+def faster(p, v):
+    v[0, 0] = v[0, 0] + p[0, 0] - p[-1, 0]
+
+
+def partly_fixed():
+    half = da.Piecewise(lambda x, y: y < 0.5, da.Dirichlet(0.0), da.Outflow())
+    v = da.Grid((8, 8)).ones(location="x", boundary={"x": half})
+    return (v.grid.ones(), v), faster
+
+
+def two_colours():
+    @da.stencil(colours=2)
+    def relax(u, new):
+        new[0, 0] = 0.5 * (u[0, 0] + new[0, 1])
+
+    u = da.Grid((8, 8), periodic=True).ones()
+    return (u, u.copy()), relax
+
+
+def one_component():
+    u = da.Grid((8, 8), periodic=True).ones(components=2)
+    return (u[0], u[1]), spread
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (partly_fixed, "fixes some points of a face and leaves others free"),
+        (two_colours, "kernel relax has two colours"),
+        (one_component, "is a component of another"),
+    ],
+)
+def test_what_else_is_not_tiled(make, why, capsys):
+    arrays, kernel = make()
+    assert tiles_of(lambda: da.iterate(kernel, *arrays, steps=4, rotate=(), tile=2)) == 0
+    assert why in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("tile", [0, -1, 2.5, True, "all"])
 def test_tiles_that_are_refused(tile):
     u = da.Grid((8, 8), periodic=True).ones()
@@ -321,7 +412,7 @@ def test_tiles_that_are_refused(tile):
 
 def test_what_cannot_be_tiled_is_said_once(capsys):
     @da.stencil
-    def mean(layer, *, time):
+    def mean(layer):
         layer[0, 0] = 0.5 * (layer[1, 0] + layer[2, 0])
 
     u = da.Grid((8, 8)).ones(boundary={"x": da.Custom(mean)})

@@ -14,6 +14,7 @@ import numpy as np
 
 import distarray as da
 from distarray import spans
+from distarray.tiling import loop
 
 NAMES = ("x", "y", "z")
 
@@ -155,7 +156,10 @@ class Loop:
         self.components: tuple[int, ...] = ()
         if self.dtype.kind == "f" and rng.random() < 0.3:
             self.components = ((2,), (2, 2), (1, 3))[rng.integers(3)]
-        self.steps, self.tile = int(rng.integers(3, 15)), int(rng.integers(2, 7))
+        self.tile = int(rng.integers(2, 7))
+        self.steps = self.tile + int(rng.integers(0, 10))
+        #: Small tiles, so that there are several.
+        self.sizes = tuple(int(n) for n in rng.integers(1, 7, self.ndim - 1))
         self.first = int(rng.integers(0, 3))
         self.dt = None if rng.random() < 0.2 else 0.125
         self.every = int(rng.choice([0, 0, 3, 5]))
@@ -185,7 +189,7 @@ class Loop:
         halo = tuple(int(rng.choice([2, 2, 2, 4, 7])) for _ in range(self.ndim))
         narrowest = [part.narrowest for part in grid.decomposition.axes]
         halo = tuple(map(min, halo, narrowest))
-        array = grid.empty(self.dtype, components, location, halo=halo)
+        array: Any = grid.empty(self.dtype, components, location, halo=halo)
         if self.dtype.kind == "i":
             array[...] = rng.integers(-50, 50, array.shape)
         else:
@@ -368,6 +372,7 @@ class Loop:
             "components",
             "steps",
             "tile",
+            "sizes",
             "dt",
             "every",
         )
@@ -388,7 +393,12 @@ def compare(seed: int, size: int) -> str:
     except da.DistArrayError:
         return "refused"
     assert none == 0
-    found, tiles = one.run(one.tile)
+    sizes = loop.tile_sizes
+    try:
+        loop.tile_sizes = lambda calls: one.sizes
+        found, tiles = one.run(one.tile)
+    finally:
+        loop.tile_sizes = sizes
     assert len(found) == len(expected), one
     for number, (a, b) in enumerate(zip(found, expected, strict=True)):
         same = a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()

@@ -7,6 +7,7 @@ import math
 import operator
 import time as clock
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -258,17 +259,23 @@ class _Tiled:
         halo = halo_of(_calls(loop, number, depth, loop.arrays))
         self._state: list[Any] = []
         self._copied: dict[int, tuple[DistArray, DistArray]] = {}
+        self._originals: dict[Any, Any] = {}
         for array in loop.arrays:
             key = (*array.key, *_versions([array]), halo)
             if key not in private:
                 private[key] = _with_halo(array, halo)
             self._state.append(private[key])
+            self._originals[private[key].key] = array
             if private[key] is not array and not isinstance(array, Profile):
                 self._copied[private[key].block.serial] = array, private[key]
         self._bind(_calls(loop, number, depth, self._state))
 
     def _bind(self, calls: Sequence[Call]) -> None:
         self._programs = [call.plan.program for call in calls]
+        calls = [
+            replace(call, originals=tuple(self._originals[a.key] for a in call.arguments))
+            for call in calls
+        ]
         self._steps = TiledSteps(calls, tile_sizes(calls))
 
     def run(self, number: int, steps: int) -> None:

@@ -35,11 +35,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel of one step: its plan, its arguments, and which step it is."""
+    """One kernel of one step: its plan, its arguments, which step it is, and what single steps pass
+    instead of the arguments, if these have wider halos.
+    """
 
     plan: ApplyPlan
     arguments: tuple[DistArray | Profile, ...]
     step: int = 0
+    originals: tuple[DistArray | Profile, ...] | None = None
 
     @property
     def launch(self) -> NativeLaunch:
@@ -63,6 +66,7 @@ class Form:
 
     def __init__(self, call: Call) -> None:
         self._plan, self.arguments = call.plan, call.arguments
+        self._originals = call.originals or call.arguments
         self.program: Program = call.plan.without_reductions[0]
         fields = [a for a in call.arguments if not isinstance(a, Profile)]
         self.arrays = {array.block.serial: array for array in fields}
@@ -101,19 +105,21 @@ class Form:
         found: dict[int, HaloReads] = {}
         for number, array in enumerate(self.arguments):
             if not isinstance(array, Profile) and array.boundary:
-                reads = field_reads(self.program, number, self.arguments).layers
+                reads = field_reads(self.program, number, self._originals).layers
                 _join(found.setdefault(array.block.serial, {}), reads)
         return found
 
     @cached_property
     def computed(self) -> list[Box]:
-        """Where each store computes, in global indices, on all ranks together."""
+        """Where each store computes, in global indices, on all ranks together. There are as many
+        layers to read as the halos of single steps are wide.
+        """
         boxes: dict[int, dict[Component, tuple[Box, ...]]] = {}
         found = []
         for store in self.program.stores:
             position = store.parameter
             if position not in boxes:
-                boxes[position] = self._plan.written_boxes(self.arguments, position, whole=True)
+                boxes[position] = self._plan.written_boxes(self._originals, position, whole=True)
             (box,) = boxes[position][store.component]
             found.append(box)
         return found
