@@ -113,7 +113,7 @@ def by_kernel(array: DistArray, kind: str) -> bool:
 
         floating = array.dtype.kind in "fc"
         large = array.size >= LEAST_SHARED * array.communicator.size
-        if not (floating and large) or native.toolchain() is None:
+        if not (floating and large and native.enabled()) or native.toolchain() is None:
             return False
     if kind in ("min", "max"):
         contributions.require_extreme(kind, array.dtype, array.size)

@@ -5,10 +5,8 @@ text that computes everything at each point; nothing is read that the kernel doe
 from __future__ import annotations
 
 import importlib
-import os
 import random
 import re
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,8 +23,8 @@ from distarray.regions import Box
 from distarray.stencil import codegen, language, sharing, staged, stages
 from distarray.stencil.analysis import roots
 from distarray.stencil.expression import FINE, Call, Coordinate, Program, Read, walk
-from solvers.euler import EulerConfig, EulerSolver
 from tests.kernel_cases import HALO, Case, diffuse, parameter, profile, same_bits
+from tests.simd_report import row_loops
 from tests.stencil_tools import traced
 
 compiling = importlib.import_module("distarray.stencil.compile")
@@ -335,65 +333,12 @@ def test_a_wrong_text_changes_bits(name: str) -> None:
 # ---- SIMD
 
 
-def loops_without_simd(text: str, *, openmp: bool = False) -> tuple[list[str], int]:
-    """Of the loops that are to be SIMD code: what stands in those that GCC made none of, and how
-    many it did.
-    """
-    tools = native.toolchain()
-    if tools is None:
-        pytest.skip("no compiler")
-    version = subprocess.run(
-        [*tools.command, "--version"], capture_output=True, text=True, check=True
-    )
-    if "Free Software Foundation" not in version.stdout:
-        pytest.skip("only GCC reports the lines of loops")
-    command = [*tools.command, *native.FLAGS, *tools.flags, "-fopt-info-vec-optimized"]
-    command += ["-fopenmp"] * openmp
-    report = subprocess.run(
-        [*command, "-x", "c", "-", "-o", os.devnull],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stderr
-    found = {int(n) for n in re.findall(r":(\d+):\d+: optimized: loop vectorized", report)}
-    # The report names the loop's line, or one within the loop.
-    lines = text.splitlines()
-    wanted = [n + 1 for n, line in enumerate(lines) if line.startswith("#pragma omp simd")]
-    ends = [lines.index(lines[n].partition("for")[0] + "}", n) for n in wanted]
-    failed = [
-        "\n".join(lines[first : last + 1])
-        for first, last in zip(wanted, ends, strict=True)
-        if found.isdisjoint(range(first + 1, last + 2))
-    ]
-    return failed, len(wanted)
-
-
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_loops_with_divisions_roots_and_choices_are_simd_code(dtype: str) -> None:
     text = codegen.source(flow_case((5, 70), dtype).program)
-    failed, count = loops_without_simd(text)
-    assert count == 6  # velocities, slopes and fluxes along two axes, the update
-    assert not failed, failed[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reconstruction", ["muscl", "weno5"])
-def test_loops_of_compressible_flow_are_simd_code(reconstruction: str) -> None:
-    config = EulerConfig(
-        cells=(12, 12),
-        initial=lambda x, y: (1.0 + 0.1 * np.sin(x), 0.1, 0.2, 1.0 + 0.0 * y),
-        bounds=((0.0, 2.0 * np.pi),) * 2,
-        periodic=True,
-        reconstruction=reconstruction,
-    )
-    flow = EulerSolver(config, device="cpu")
-    flow.step(0.1 * flow.stable_dt())
-    text = flow._stage.source("c")
-    assert "kept0" in text
-    failed, count = loops_without_simd(text)
-    assert count > 4
-    assert not failed, failed[0]
+    loops = row_loops(text)
+    assert len(loops) == 6  # velocities, slopes and fluxes along two axes, the update
+    assert [str(loop) for loop in loops if not loop.simd] == []
 
 
 # ---- what is left as it is

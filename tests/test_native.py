@@ -258,7 +258,7 @@ def test_source_and_flags_are_part_of_the_key(folder):
 
 
 def test_no_flag_changes_the_floating_point_mode():
-    for flag in (*native.FLAGS, *native.FAST_FLAGS, *native.NATIVE_FLAGS):
+    for flag in (*native.FLAGS, *native.FAST_FLAGS, *native.NATIVE_FLAGS, *native.SIMD_FLAGS):
         assert flag not in ("-ffast-math", "-Ofast", "-funsafe-math-optimizations")
 
 

@@ -56,8 +56,10 @@ FAST_FLAGS = [
     "-fno-trapping-math",
     "-fno-math-errno",
 ]
-#: Tried in turn with a small program; a compiler may refuse them.
+#: Tried in turn with a small program; a compiler may refuse them. Threaded jumps, GCC's copies of
+#: code for what a choice has shown, leave loops with several choices without SIMD code.
 NATIVE_FLAGS = ("-march=native", "-mcpu=native")
+SIMD_FLAGS = ("-fno-thread-jumps",)
 OPENMP_FLAG = "-fopenmp"
 
 _TRIAL = """\
@@ -69,7 +71,7 @@ void trial(double *x, int64_t n) {
 }
 """
 _TRAILER = b"\ndistarray-sha256:"
-_LIBRARY_VERSION = "3"
+_LIBRARY_VERSION = "4"
 #: Bytes that a disk with room for a library takes.
 _ROOM = 1 << 20
 
@@ -394,8 +396,9 @@ def _examine(language: Language, command: tuple[str, ...], folder: Path) -> Tool
         return None
     if not language.tuned:
         return Toolchain(command, (), False)
-    native = next(((flag,) for flag in NATIVE_FLAGS if works(flag)), ())
-    return Toolchain(command, native, works(*native, OPENMP_FLAG))
+    native = [flag for flag in NATIVE_FLAGS if works(flag)][:1]
+    flags = (*native, *(flag for flag in SIMD_FLAGS if works(*native, flag)))
+    return Toolchain(command, flags, works(*flags, OPENMP_FLAG))
 
 
 def _works(language: Language, command: tuple[str, ...], parent: Path) -> bool:

@@ -79,7 +79,7 @@ class Body:
             return True
         shared = self._uses[node] > 1 or node in self._repeated
         if not isinstance(node, (Call, Cast)):
-            return shared and self._frame.names_read(node)
+            return self._frame.names_read(node, shared=shared)
         return shared or max(len(text.code) for text in value) > _LONGEST
 
     def _named(self, node: Expression, value: Value) -> Value:

@@ -43,9 +43,9 @@ def bind_on_host(
     """
     if all(_rows_are_contiguous(view.memory) for view in arrays):
         code = codegen.generate(program, aliased=_aliased(program, arrays))
+        record(code.text, code.symbol, fast=program.fast, ending=".c")
         function = backend.load(code.text, code.symbol, fast=program.fast)
         if function is not None:
-            record(code.text, code.symbol, fast=program.fast, ending=".c")
             return NativeLaunch(program, code, function, arrays, geometry)
     return evaluate.bind(program, arrays, geometry)
 

@@ -185,9 +185,16 @@ class Frame:
         """The text of a function of some texts."""
         return printing.call(node, operands)
 
-    def names_read(self, node: Expression) -> bool:
-        """Whether a read that is used more than once gets a name."""
-        return False
+    def names_read(self, node: Expression, *, shared: bool) -> bool:
+        """Whether a read gets a name; `shared` if it is used more than once.
+
+        Neighbouring points read a coarser grid at places that do not follow from one another, for
+        which GCC has vectors only where all points read, whatever a condition chooses then.
+        """
+        if not isinstance(node, Read) or node.axis is not None:
+            return False
+        array = self.program.arrays[node.parameter]
+        return array.along(self.ndim - 1, node.relation) == COARSE
 
     # ---- declarations of what some lines use
 

@@ -68,8 +68,8 @@ class CudaFrame(Frame):
     def call(self, node: Call, operands: tuple[Value, ...]) -> Value:
         return printing.call(node, operands, wrapped=True)
 
-    def names_read(self, node: Expression) -> bool:
-        return isinstance(node, Read) and self._window(node) is None
+    def names_read(self, node: Expression, *, shared: bool) -> bool:
+        return shared and isinstance(node, Read) and self._window(node) is None
 
     def target(self, store: Store) -> str:
         return f"{self.row(store.parameter, store.component)}[0]"
