@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.bench.timing import load, pinned
 from distarray.comm import default
 from distarray.comm.base import Communicator
 from distarray.errors import DistArrayError, GridError
@@ -27,6 +27,7 @@ from distarray.model import measure, scaling
 from distarray.model.machine import NAMED, Link, Machine, machine_of
 from distarray.model.traffic import Loop
 from distarray.tuning import kernels
+from distarray.tuning.command import load_line
 from distarray.tuning.kernels import Case, case_of_name
 
 #: Blocks that are measured on each rank, cells along each axis.
@@ -194,25 +195,17 @@ def _bytes(number: int) -> str:
 
 def _validated(case: Case, loop: Loop, communicator: Communicator) -> dict[str, Any]:
     """This machine's inputs, and steps as predicted and measured. Collective."""
-    before = _load()
+    before = load()
     ndim, size = loop.program.ndim, communicator.size
     shapes = [(n * size, *(n,) * (ndim - 1)) for n in _BLOCKS]
-    with measure.pinned(communicator.rank):
+    with pinned(communicator.rank):
         machine = measure.this_machine(case, loop, communicator)
         rows = measure.compare(case, loop, machine, communicator, shapes)
         steady = measure.steadiness(machine, communicator)
     return {
-        "machine": machine, "rows": rows, "load": (before, _load()), "ranks": size,
+        "machine": machine, "rows": rows, "load": (before, load()), "ranks": size,
         "steady": steady,
     }  # fmt: skip
-
-
-def _load() -> float:
-    """The load average of the last minute; nan where the system does not tell it."""
-    try:
-        return os.getloadavg()[0]
-    except (AttributeError, OSError):
-        return math.nan
 
 
 def _validation_lines(found: dict[str, Any]) -> Iterator[str]:
@@ -230,8 +223,7 @@ def _validation_lines(found: dict[str, Any]) -> Iterator[str]:
     off = [max(row.ratio, 1 / row.ratio) for row in rows]
     yield (
         f"off by a factor of {statistics.median(off):.2f} in the median, {max(off):.2f} at most; "
-        f"load average {found['load'][0]:.2f} at the start, {found['load'][1]:.2f} at the end, "
-        f"{os.cpu_count()} cores; copies had {found['steady']:.0%} of their speed at the end"
+        f"{load_line(*found['load'])}; copies had {found['steady']:.0%} of their speed at the end"
     )
     if abs(found["steady"] - 1.0) > _UNSTEADY:
         yield "The machine's speed has changed meanwhile; repeat on an idle one."

@@ -8,11 +8,9 @@ the speed of copies the kernel has. All other steps are predicted from these.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -56,20 +54,6 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         return {**asdict(self), "ratio": self.ratio}
-
-
-@contextmanager
-def pinned(rank: int) -> Iterator[None]:
-    """Keep this process on one core, where the system lets it. Local."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)
 
 
 def this_machine(case: Case, loop: Loop, communicator: Communicator) -> Machine:

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from distarray.comm import default
+from distarray.bench.timing import load
+from distarray.comm import SerialCommunicator, default
 from distarray.comm.base import Communicator
 from distarray.errors import DistArrayError, GridError
 from distarray.grid import Grid
@@ -96,15 +97,13 @@ def run(options: argparse.Namespace) -> int:
         ]
     except DistArrayError as error:  # the same on all ranks
         return _refuse(communicator, str(error), 1)
-    before = _load()
+    before = load()
     cases = measure(problem, communicator, candidates)
     chosen = best(candidates)
     if communicator.rank:
         return 0
     print("\n".join(table(problem, candidates, chosen)))
-    print(
-        f"load average {before:.2f} at the start, {_load():.2f} at the end, {os.cpu_count()} cores"
-    )
+    print(load_line(before, load()))
     if options.json is not None:
         options.json.write_text(json.dumps(described(candidates, chosen), indent=1) + "\n")
     return _kept(options, problem, size, found(candidates, cases, chosen, problem))
@@ -142,8 +141,6 @@ def _problem(options: argparse.Namespace) -> Problem:
         raise GridError(
             f"--dtype {options.dtype} is no element type; use float64 or float32."
         ) from None
-    from distarray.comm import SerialCommunicator
-
     device = Grid((1,), comm=SerialCommunicator(), device=options.device).device
     axes = _AXES[: len(shape)] if options.periodic is None else options.periodic
     return Problem(
@@ -159,12 +156,11 @@ def _problem(options: argparse.Namespace) -> Problem:
     )
 
 
-def _load() -> float:
-    """The load average of the last minute; nan where the system does not tell it."""
-    try:
-        return os.getloadavg()[0]
-    except (AttributeError, OSError):
-        return float("nan")
+def load_line(start: float | None, end: float | None) -> str:
+    """How busy the machine was, as far as the system tells it. Local."""
+    if start is None or end is None:
+        return "load average unknown"
+    return f"load average {start:.2f} at the start, {end:.2f} at the end, {os.cpu_count()} cores"
 
 
 # ---- what is printed
@@ -210,8 +206,8 @@ def found(
     chosen: Candidate,
     problem: Problem,
 ) -> store.Choices:
-    """The choices that the measurements speak for: steps at a time for every process grid of which
-    more than one number went through to the end, process grid and transport of the best. Local.
+    """The choices that the measurements speak for: steps at a time for every process grid that was
+    timed to the end, process grid and transport of the best. Local.
     """
     tiles = []
     for (transport, ranks), case in cases.items():
