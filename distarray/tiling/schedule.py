@@ -5,6 +5,7 @@ All is in cells per axis. `low` and `high` are distances below and above a point
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -45,16 +46,28 @@ def shifts(applications: Sequence[Application], ndim: int) -> list[Widths]:
     It comes after all that makes what it reads beyond its points, and after all readers of what it
     overwrites.
     """
-    found: list[list[int]] = []
-    for number, one in enumerate(applications):
-        least = [0] * ndim
-        for other, lag in zip(applications[:number], found, strict=True):
-            for axis in range(ndim):
-                above = [high[axis] for a, (_, high) in one.reads.items() if a in other.writes]
-                below = [low[axis] for a, (low, _) in other.reads.items() if a in one.writes]
-                least[axis] = max(least[axis], lag[axis] + max([0, *above, *below]))
-        found.append(least)
-    return [tuple(lag) for lag in found]
+    found: list[Widths] = []
+    lag: Widths = (0,) * ndim
+    written: dict[int, Widths] = {}  # for each array the lag of its latest writer
+    read: dict[int, Widths] = {}  # and the most that a reader so far holds a writer back
+    for one in applications:
+        above = [_sum(written[a], high) for a, (_, high) in one.reads.items() if a in written]
+        below = [read[a] for a in one.writes if a in read]
+        lag = _most([lag, *above, *below])
+        for array, (low, _) in one.reads.items():
+            read[array] = _most([_sum(lag, low), read.get(array, lag)])
+        written |= dict.fromkeys(one.writes, lag)
+        found.append(lag)
+    return found
+
+
+def _sum(one: Widths, other: Widths) -> Widths:
+    return tuple(map(operator.add, one, other))
+
+
+def _most(widths: Sequence[Widths]) -> Widths:
+    """The largest of several widths along each axis."""
+    return tuple(map(max, zip(*widths, strict=True)))
 
 
 def margins(applications: Sequence[Application], ndim: int) -> list[tuple[Widths, Widths]]:
@@ -62,15 +75,18 @@ def margins(applications: Sequence[Application], ndim: int) -> list[tuple[Widths
     ones read them.
     """
     found: list[tuple[Widths, Widths]] = []
-    for number in reversed(range(len(applications))):
-        low, high = [0] * ndim, [0] * ndim
-        for later, beyond in zip(applications[number + 1 :], reversed(found), strict=True):
-            for array, reach in later.reads.items():
-                if array in applications[number].writes:
-                    for axis in range(ndim):
-                        low[axis] = max(low[axis], beyond[0][axis] + reach[0][axis])
-                        high[axis] = max(high[axis], beyond[1][axis] + reach[1][axis])
-        found.append((tuple(low), tuple(high)))
+    nothing: Widths = (0,) * ndim
+    read: dict[int, tuple[Widths, Widths]] = {}  # how far later ones read each array, owned or not
+    for one in reversed(applications):
+        wanted = [(nothing, nothing), *(read[a] for a in one.writes if a in read)]
+        low, high = (_most([ends[side] for ends in wanted]) for side in (0, 1))
+        for array, (below, above) in one.reads.items():
+            before = read.get(array, (nothing, nothing))
+            read[array] = (
+                _most([before[0], _sum(low, below)]),
+                _most([before[1], _sum(high, above)]),
+            )
+        found.append((low, high))
     return found[::-1]
 
 
