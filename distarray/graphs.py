@@ -234,7 +234,7 @@ class Replay:
         return done
 
     def _launch_once(self, graph: Graph, work: spans.Tally) -> None:
-        start = spans.enter()
+        start = spans.enter(work)
         graph.launch(self._backend.compute)
         spans.leave(work, start)
 

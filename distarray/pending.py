@@ -88,7 +88,7 @@ class Pending:
     def result(self) -> Any:
         """The reduced value, a NumPy scalar; waits for it the first time. Local."""
         if self._request is not None:
-            start = spans.enter()
+            start = spans.enter(_REDUCING)
             arrived = self._request.result()
             spans.leave(_REDUCING, start)
             self._value = self._finish(arrived[self._part])

@@ -189,7 +189,7 @@ def _event(event: spans.Event, zero: float, rank: int) -> dict[str, Any]:
     moved = {"cells": work.cells, "bytes": work.nbytes, "messages": work.messages}
     return {
         "ph": "X",
-        "name": f"{event.name} {work.label}".rstrip(),
+        "name": work.title,
         "cat": event.name,
         "pid": rank,
         "tid": _ROW_OF.get(event.name, _OTHER),

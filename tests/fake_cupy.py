@@ -64,6 +64,7 @@ class FakeCupy:
             alloc=self._alloc,
         )
         self.nccl = Nccl(self)
+        self.nvtx = Nvtx()
 
     def note(self, name, *arguments):
         self.calls.append((name, *arguments))
@@ -109,7 +110,8 @@ class FakeCupy:
                 if hasattr(content, key):
                     setattr(module, key, getattr(content, key))
             monkeypatch.setitem(sys.modules, name, module)
-        sys.modules["cupy.cuda"].nccl = self.nccl  # type: ignore[attr-defined]
+        for name in ("nccl", "nvtx"):
+            setattr(sys.modules["cupy.cuda"], name, getattr(self, name))
 
 
 class Values:
@@ -155,6 +157,35 @@ class Capture:
             for stream, count in self.counts.items()
             if stream != self.origin
         )
+
+
+class Nvtx:
+    """Ranges for a profiler; `noted` is what it is told, the innermost range being that popped."""
+
+    available = True
+
+    def __init__(self):
+        self.noted: list[str] = []
+        self._open: list[str] = []
+        self._started: dict[int, str] = {}
+        self._numbers = itertools.count(1)
+
+    def RangePush(self, message, id_color=-1):
+        assert isinstance(message, str)
+        self._open.append(message)
+        self.noted.append(f"push {message}")
+
+    def RangePop(self):
+        self.noted.append(f"pop {self._open.pop()}")
+
+    def RangeStart(self, message, id_color):
+        number = next(self._numbers)
+        self._started[number] = message
+        self.noted.append(f"start {message}")
+        return number
+
+    def RangeEnd(self, number):
+        self.noted.append(f"end {self._started.pop(number)}")
 
 
 class Runtime:

@@ -76,6 +76,9 @@ def calls() -> None:
         (cuda.Stream.null.end_capture, ()),
         (lambda: cuda.Device(0).compute_capability, ()),
         (lambda: cupy.get_default_memory_pool().free_all_blocks(), ()),
+        (cuda.nvtx.RangePush, ("core",)),
+        (cuda.nvtx.RangePop, ()),
+        (lambda: cuda.nvtx.RangeEnd(cuda.nvtx.RangeStart("exchange", -1)), ()),
     ):
         try:
             call(*arguments)
@@ -99,6 +102,7 @@ def _classes(cuda: Any) -> list[str]:
         "errors of NVRTC are RuntimeError": issubclass(cuda.nvrtc.NVRTCError, RuntimeError),
         "a full pool is a MemoryError": issubclass(cuda.memory.OutOfMemoryError, MemoryError),
         "graphs are launched": hasattr(cuda.graph.Graph, "launch"),
+        "it is said whether there are ranges": isinstance(cuda.nvtx.available, bool),
         "devices can be current": hasattr(cuda.Device, "__exit__"),
         "streams can be current": hasattr(cuda.Stream, "__enter__"),
     }

@@ -9,6 +9,7 @@ import warnings
 import pytest
 
 import distarray as da
+from distarray import spans
 from distarray.backends import cuda, nvidia
 from distarray.errors import BackendError
 from distarray.launcher import OnNode, on_node
@@ -25,6 +26,7 @@ def _forget(monkeypatch):
     for function in caches:
         function.cache_clear()
     yield
+    spans.show_ranges(None)
     for function in caches:
         function.cache_clear()
 
@@ -253,3 +255,44 @@ def test_default_streams_without_an_order_are_warned_of(monkeypatch, value, warn
         "the device between its work and yours, or unset the variable."
     )
     assert [str(one.message) for one in found] == [expected] * warned
+
+
+def test_work_is_shown_as_ranges_once_there_is_a_driver(monkeypatch):
+    """Nested as it is, by its name and that of the kernel; `exchange` overlaps other work."""
+    fake = FakeCupy()
+    use(monkeypatch, FakeLibrary(), fake)
+    core, exchange = spans.tally("core", "heat"), spans.tally("exchange")
+    with spans.span("before"):
+        cuda.driver()
+    with spans.span("write", "save"):
+        under_way = spans.enter(exchange)
+        start = spans.enter(core)
+        spans.leave(exchange, under_way)
+        spans.leave(core, start)
+    assert fake.nvtx.noted == [
+        "push write save", "start exchange", "push core heat", "end exchange", "pop core heat",
+        "pop write save",
+    ]  # fmt: skip
+
+
+def test_work_that_an_error_ended_is_no_range_of_what_follows(monkeypatch):
+    fake = FakeCupy()
+    use(monkeypatch, FakeLibrary(), fake)
+    cuda.driver()
+    with spans.span("write"):
+        spans.enter(spans.tally("core"))
+    with spans.span("read"):
+        pass
+    assert fake.nvtx.noted == [
+        "push write", "push core", "pop core", "pop write", "push read", "pop read"
+    ]  # fmt: skip
+
+
+def test_a_cupy_without_ranges_shows_none(monkeypatch):
+    fake = FakeCupy()
+    fake.nvtx.available = False
+    use(monkeypatch, FakeLibrary(), fake)
+    cuda.driver()
+    with spans.span("write"):
+        pass
+    assert fake.nvtx.noted == []

@@ -15,8 +15,7 @@ def leave(name: str, start: float) -> None:
 
 
 def test_nothing_is_kept_when_nobody_records() -> None:
-    start = spans.enter()
-    leave("before", start)
+    leave("before", spans.enter(spans.tally("before")))
     with spans.record() as recording:
         pass
     assert recording.events == []
@@ -25,8 +24,7 @@ def test_nothing_is_kept_when_nobody_records() -> None:
 def test_events_have_names_and_times() -> None:
     before = time.perf_counter()
     with spans.record() as recording, spans.span("outer"):
-        start = spans.enter()
-        leave("inner", start)
+        leave("inner", spans.enter(spans.tally("inner")))
     after = time.perf_counter()
     inner, outer = recording.events
     assert [event.name for event in recording.events] == ["inner", "outer"]
@@ -36,7 +34,7 @@ def test_events_have_names_and_times() -> None:
 
 
 def test_an_event_that_began_before_the_recording_is_left_out() -> None:
-    start = spans.enter()
+    start = spans.enter(spans.tally("late"))
     with spans.record() as recording:
         leave("late", start)
     assert recording.events == []
@@ -64,10 +62,10 @@ def test_an_error_ends_the_event_and_the_recording() -> None:
     assert [event.name for event in recording.events] == ["failed"]
 
 
-def test_a_pair_of_calls_costs_four_lines_of_python_when_off() -> None:
+def test_a_pair_of_calls_costs_eight_lines_of_python_when_off() -> None:
     work = spans.tally("x")
     nothing = lines_run(lambda: None)
-    assert lines_run(lambda: spans.leave(work, spans.enter())) - nothing == 4
+    assert lines_run(lambda: spans.leave(work, spans.enter(work))) - nothing == 8
 
 
 def test_work_is_counted_when_nobody_records() -> None:
@@ -76,7 +74,7 @@ def test_work_is_counted_when_nobody_records() -> None:
     assert work is not spans.tally("counted", "kernel", cells=9, nbytes=128)
     before = time.perf_counter()
     for _ in range(3):
-        start = spans.enter()
+        start = spans.enter(work)
         time.sleep(0.01)
         spans.leave(work, start)
     assert work in spans.tallies()

@@ -33,6 +33,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from distarray import spans
 from distarray.arraylike import HostArray
 from distarray.backends import cuda_memory as memory
 from distarray.backends import nvidia, nvrtc
@@ -112,7 +113,22 @@ def driver() -> CudaDriver:
         for text in (choice.warning, _unordered()):
             if text:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
-    return CudaDriver(choice.index)
+    made = CudaDriver(choice.index)
+    spans.show_ranges(_ranges())
+    return made
+
+
+def _ranges() -> spans.Ranges | None:
+    """What shows work as ranges of NVTX, if CuPy is built with it."""
+    from cupy.cuda import nvtx
+
+    if not nvtx.available:
+        return None
+
+    def start(name: str) -> int:
+        return int(nvtx.RangeStart(name, -1))  # in no colour of its own
+
+    return spans.Ranges(nvtx.RangePush, nvtx.RangePop, start, nvtx.RangeEnd)
 
 
 def _unordered() -> str:

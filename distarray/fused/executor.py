@@ -41,25 +41,26 @@ def run(
     """Compute a recipe on arrays that broadcast to the target, which may be one of them; says how.
     Local.
     """
-    start = spans.enter()
+    moved = target.nbytes + sum(array.nbytes for array in arrays)
+    tally = spans.tally("expression", "expressions", cells=target.size, nbytes=moved)
+    start = spans.enter(tally)
     how = "nothing"
     if target.size:
         views = [a if a.shape == target.shape else np.broadcast_to(a, target.shape) for a in arrays]
         on = _on_host if backend.host else _on_device
         how = on(backend, recipe, views, numbers, target)
-    moved = target.nbytes + sum(array.nbytes for array in arrays)
-    tally = spans.tally("expression", "expressions", cells=target.size, nbytes=moved)
     spans.leave(tally, start)
     return how
 
 
 def run_single(function: np.ufunc, operands: Sequence[Any], target: HostArray) -> None:
     """Compute a single function on the host, which is NumPy's. Local."""
-    start = spans.enter()
+    moved = target.nbytes * (1 + sum(isinstance(value, np.ndarray) for value in operands))
+    tally = spans.tally("expression", "expressions", cells=target.size, nbytes=moved)
+    start = spans.enter(tally)
     with np.errstate(all="ignore"):
         blocks.compute(function, operands, target)
-    moved = target.nbytes * (1 + sum(isinstance(value, np.ndarray) for value in operands))
-    spans.leave(spans.tally("expression", "expressions", cells=target.size, nbytes=moved), start)
+    spans.leave(tally, start)
 
 
 def _on_host(

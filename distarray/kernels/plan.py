@@ -322,7 +322,7 @@ class ApplyPlan:
         """Run over some boxes: on the host one after the other, letting messages progress between
         them.
         """
-        start = spans.enter()
+        start = spans.enter(self._tallies[name])
         if self._on_host:
             run = self._launch.run
             for box, mask in boxes:
@@ -338,7 +338,7 @@ class ApplyPlan:
         if self._on_host:
             self._compute("block", self.whole, colour)
             return
-        start = spans.enter()
+        start = spans.enter(self.tally)
         for boxes in self._parts:
             self._launch.run_boxes(boxes, colour)
         spans.leave(self.tally, start)

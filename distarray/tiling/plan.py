@@ -240,7 +240,7 @@ class TiledSteps:
             work.update(times[number])
         self._refresh.begin(self.blocks, times[0])
         self._refresh.finish(self.blocks, times[0])
-        start = spans.enter()
+        start = spans.enter(self._tally)
         for runner in self._runners:
             runner()
         spans.leave(self._tally, start)
