@@ -4,6 +4,7 @@ number of them.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import os
@@ -18,6 +19,7 @@ from distarray.backends import first_touch, native, threads
 from distarray.backends.cpu import CpuBackend
 from distarray.errors import BackendError
 from tests.harness import run_ranks, run_serial
+from tests.kernel_cases import Case, parameter
 from tests.threads_run import PROBE
 
 
@@ -242,3 +244,58 @@ def test_memory_is_touched_first_by_those_who_work_on_it(monkeypatch: pytest.Mon
     # Large pages are touched once for many.
     assert others > 0
     assert others <= 0.6 * pages
+
+
+# ---- kernels within OpenMP
+
+DRIVER = """
+#include <omp.h>
+#include <stdint.h>
+typedef void kernel(void *const *, const int64_t *, const void *, const int64_t *, void *const *);
+void drive(kernel *call, void *const *memory, const int64_t *layout, const void *scalars,
+           const int64_t *boxes, int64_t length, int64_t *teams) {
+#pragma omp parallel for num_threads(2)
+  for (int64_t n = 0; n < 2; n++) {
+    call(memory, layout, scalars, boxes + n * length, 0);
+    teams[n] = omp_get_num_threads();
+  }
+}
+"""
+
+
+def diffused(u: Any, new: Any) -> None:
+    """Plain loops."""
+    new[0, 0] = u[0, 0] + 0.1 * (u[1, 0] + u[-1, 0] + u[0, 1] + u[0, -1] - 4.0 * u[0, 0])
+
+
+def kept(u: Any, new: Any) -> None:
+    """Values that are kept, in a number of chunks that follows the threads."""
+
+    def flux(axis: int, n: int) -> Any:
+        a, b = u.shift(axis, n - 1), u.shift(axis, n)
+        return np.sqrt(a * a + b * b + 1.0) / (2.0 + abs(a - b)) + a / (1.0 + b * b)
+
+    new[0, 0] = sum(flux(axis, 1) - flux(axis, 0) for axis in range(2))
+
+
+@pytest.mark.parametrize("function", [kept, diffused])
+def test_kernels_that_threads_call_use_the_thread_that_calls(
+    function: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not openmp():
+        pytest.skip("no compiler with OpenMP")
+    monkeypatch.setenv("DISTARRAY_THREADS", "2")
+    case = Case(function, [parameter("u"), parameter("new")], (260, 300), special=False)
+    (_, expected), _ = case.run("compiled", [(case.box,)])
+    launch = case.bound("compiled", case.views)
+    halves = [case.box.with_axis(0, 0, 130), case.box.with_axis(0, 130, 260)]
+    bounds = [[b for pair in zip(box.start, box.stop, strict=True) for b in pair] for box in halves]
+    boxes = np.array([[*bound, *launch.box_constants(-1)] for bound in bounds], np.int64)
+    teams, scalars = np.zeros(2, np.int64), np.zeros(4)
+    native.load(DRIVER, "drive")(
+        *map(ctypes.c_void_p, (*launch.addresses, scalars.ctypes.data, boxes.ctypes.data)),
+        ctypes.c_int64(boxes.shape[1]),
+        ctypes.c_void_p(teams.ctypes.data),
+    )
+    assert list(teams) == [2, 2]
+    np.testing.assert_array_equal(case.views[1].memory, expected)

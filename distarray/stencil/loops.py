@@ -4,6 +4,10 @@ Without reductions: plain loops, the first shared among threads, the last vector
 first axis is divided into a fixed number of chunks with accumulators of their own, so that bits do
 not depend on the number of threads; the last axis is divided into strips, whose values are
 collected by the vectorised loop and then added.
+
+Stores are ordinary ones. Those that pass by the caches gain if they are the loop's own: 7 points on
+256^3 float64 took 0.89 of the time, on rows that start cache lines (23 ms beside 26). But GCC makes
+none of a loop, and by way of a row that stays in the cache they gained nothing (26 ms).
 """
 
 from __future__ import annotations
