@@ -139,6 +139,9 @@ class WatchedCommunicator:
         waiting had to make, "done". A test may add entries of its own.
     """
 
+    #: No message goes by memory that ranks share, where none would be noted.
+    shared_memory = None
+
     def __init__(self, comm: Any = None, *, polls: int = 0) -> None:
         self.inner: Communicator = default(comm)
         self.polls = polls

@@ -27,7 +27,7 @@ LAYERS = {
     "machine": ("backends", "comm", "stencil.compile"),
     "blocks": (
         "block", "deferred", "fused", "topology", "halo.buffers", "halo.exchange", "transports",
-        "boundary", "pending",
+        "halo.shared", "boundary", "pending",
         "resident", "contributions", "block_reductions", "redistribute", "collect",
         "arguments", "tuning.store",
     ),

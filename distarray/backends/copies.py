@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.arraylike import HostArray
 from distarray.backends import native
 from distarray.backends.base import BoxCopy, CopyList, Stream
 from distarray.backends.calls import prepared
@@ -124,13 +125,36 @@ class _NumpyCopies:
 
 
 class _CompiledCopies:
+    """Copies by a compiled function.
+
+    Attributes
+    ----------
+    function : what makes them, given the address of the table and its length
+    table : ndarray of int64
+    """
+
     def __init__(self, function: Any, copies: Sequence[BoxCopy]) -> None:
-        table = np.array(list(_table(copies)), np.int64)
+        self._take(function, np.array(list(_table(copies)), np.int64), copies)
+
+    def _take(self, function: Any, table: HostArray, kept: Any) -> None:
+        self.function, self.table = function, table
         address, count = ctypes.c_void_p(table.ctypes.data), ctypes.c_int64(len(table))
-        self._call = prepared(function, address, count, kept=(table, copies))
+        self._call = prepared(function, address, count, kept=(table, kept))
 
     def __call__(self, stream: Stream | None = None) -> None:
         self._call()
+
+    def moved(self, sources: int, targets: int) -> _CompiledCopies:
+        """The same between memory so many bytes further on, which the caller keeps. Local."""
+        table = self.table.copy()
+        table[:, 0] += sources
+        table[:, 1] += targets
+        twins = table[:, 2] != 0
+        table[twins, 2] += sources
+        table[twins, 3] += targets
+        found = object.__new__(_CompiledCopies)
+        found._take(self.function, table, self)
+        return found
 
 
 def _table(copies: Sequence[BoxCopy]) -> Iterator[list[int]]:

@@ -107,7 +107,8 @@ class Communicator(Protocol):
     @property
     def on_devices(self) -> dict[tuple[str, str], Any]:
         """These ranks with transports for data of devices beside them, by device and transport.
-        `transports.choice` fills it; they live as long as this communicator.
+        `transports.choice` fills it, and `halo.shared` for the host; they live as long as this
+        communicator.
         """
         ...
 

@@ -23,7 +23,7 @@ import mpi4py
 import numpy as np
 
 from distarray.arraylike import HostArray
-from distarray.comm import failure
+from distarray.comm import failure, shared
 from distarray.comm.base import (
     BlockPiece,
     PendingReduction,
@@ -299,7 +299,8 @@ class MpiCommunicator:
         self.on_devices: dict[tuple[str, str], Any] = {}
         # Both must be the same on all ranks: they decide which calls are made.
         self._limit = comm.allreduce(message_limit(), MPI.MIN)
-        self._wait = _wait_for(comm.allreduce(_is_crowded(comm), MPI.LOR))
+        self.crowded: bool = comm.allreduce(_is_crowded(comm), MPI.LOR)
+        self._wait = _wait_for(self.crowded)
         if MPI.COMM_WORLD.size > 1:
             failure.install(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, _end_all)
 
@@ -379,6 +380,24 @@ class MpiCommunicator:
                 for rank, part in _all_parts(sends, self._limit)
             ]
         )
+
+    def shared_memory(self, nbytes: Callable[[int], int]) -> shared.SharedMemory | None:
+        """Memory of this node, as many bytes as `nbytes` says for its number of ranks; None on all
+        ranks where some of them cannot have it. Collective.
+        """
+        node = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        ranks = node.allgather(self.rank)
+        path = node.bcast(shared.create(nbytes(len(ranks))) if node.rank == 0 else None)
+        memory = shared.attach(path)
+        everywhere = self._comm.allreduce(memory is not None, MPI.LAND)
+        if node.rank == 0:
+            shared.remove(path)
+        node.Free()
+        return shared.SharedMemory(ranks, memory) if everywhere and memory is not None else None
+
+    def progress(self) -> None:
+        """Let messages progress, for others that wait for them. Local."""
+        self._comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
 
     def agree(self, error: Exception | None) -> None:
         failed = np.array([self.size if error is None else self.rank], np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 
 from distarray.backends.base import Backend, BoxCopy
 from distarray.block import Block
-from distarray.comm.base import PackedTransfers
+from distarray.comm.base import PackedTransfers, Transfer
 from distarray.halo.plan import LocalCopy, Message, Piece
 
 #: Bytes to which messages are aligned within their buffer: enough for every device's transfers.
@@ -35,18 +35,34 @@ def packed_transfers(messages: Sequence[tuple[int, int]], backend: Backend) -> P
 class MessageBuffers:
     """The messages of a plan. Local.
 
+    Parameters
+    ----------
+    messages : sequence of Message
+    blocks : sequence of Block
+    backend : Backend
+    places : sequence of bytes, optional
+        Where each message lies, in place of new buffers.
+
     Attributes
     ----------
-    transfers : PackedTransfers
-        As `Communicator.prepare_exchange` takes them.
+    transfers : sequence of (rank, buffer)
+        As `Communicator.prepare_exchange` takes them; `PackedTransfers` if the buffers are new.
     """
 
     def __init__(
-        self, messages: Sequence[Message], blocks: Sequence[Block], backend: Backend
+        self,
+        messages: Sequence[Message],
+        blocks: Sequence[Block],
+        backend: Backend,
+        places: Sequence[Any] | None = None,
     ) -> None:
         self._messages = messages
         self._blocks = blocks
-        self.transfers = packed_transfers([(m.rank, m.nbytes) for m in messages], backend)
+        self.transfers: Sequence[Transfer] = (
+            packed_transfers([(m.rank, m.nbytes) for m in messages], backend)
+            if places is None
+            else [(m.rank, p[: m.nbytes]) for m, p in zip(messages, places, strict=True)]
+        )
 
     def packing(self) -> list[BoxCopy]:
         """Copies from the blocks into the buffers."""

@@ -21,7 +21,7 @@ started, while they are under way. The host waits for no stream here; a transpor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from distarray import spans
 from distarray.block import Block
@@ -29,6 +29,7 @@ from distarray.comm.base import Communicator, PersistentExchange, Request
 from distarray.errors import CommunicationError
 from distarray.halo.buffers import MessageBuffers, local_copies
 from distarray.halo.plan import HaloPlan
+from distarray.halo.shared import Channels, SharedExchange
 
 _PACKING, _SENDING, _WAITING, _UNPACKING = map(spans.tally, ("pack", "send", "wait", "unpack"))
 
@@ -63,15 +64,29 @@ class HaloExchange:
     communicator : Communicator
         Ranks as the plan numbers them. Creation is Local, but all ranks must make and replay their
         exchanges in the same order.
+    channels : Channels, optional
+        What carries messages between ranks of a node; without any, MPI does. All ranks give theirs
+        or none.
     """
 
-    def __init__(self, plan: HaloPlan, blocks: Sequence[Block], communicator: Communicator) -> None:
+    def __init__(
+        self,
+        plan: HaloPlan,
+        blocks: Sequence[Block],
+        communicator: Communicator,
+        channels: Channels | None = None,
+    ) -> None:
         self.plan = plan
         self._under_way = False
         self._backend = backend = blocks[0].backend
         self._copy_own = backend.prepare_copies(local_copies(plan.copies, blocks))
         self._messages: PersistentExchange | None = None
-        if plan.sends or plan.receives:
+        self._pack: Callable[..., None]
+        self._unpack: Callable[..., None]
+        if channels is not None and (plan.sends or plan.receives):
+            shared = SharedExchange(plan, blocks, communicator, channels)
+            self._messages, self._pack, self._unpack = shared, shared.pack, shared.unpack
+        elif plan.sends or plan.receives:
             sent = MessageBuffers(plan.sends, blocks, backend)
             received = MessageBuffers(plan.receives, blocks, backend)
             self._messages = communicator.prepare_exchange(sent.transfers, received.transfers)

@@ -22,6 +22,7 @@ from distarray.comm.base import Communicator
 from distarray.errors import BoundaryError
 from distarray.halo.exchange import HaloExchange, PendingExchange
 from distarray.halo.plan import HaloPlan
+from distarray.halo.shared import channels
 from distarray.kernels.recent import Recent
 from distarray.layout import Component, HaloReads
 from distarray.regions import Box
@@ -222,7 +223,9 @@ class Refresh:
             for message in plan.sends
             for piece in message.pieces
         )
-        return _Prepared(HaloExchange(plan, senders, self._communicator), overwritten)
+        communicator = self._communicator
+        near = channels(communicator, senders[0].backend)
+        return _Prepared(HaloExchange(plan, senders, communicator, near), overwritten)
 
 
 def _field(reads: FieldReads, block: Block, array: Any = None) -> _Field:
