@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from distarray.errors import BoundaryError
 from distarray.graphs import PlannedCall
 from distarray.profile import Profile
 from distarray.progress import tell_once
@@ -133,7 +134,10 @@ class Tiling:
         if self._depth == 1 or room < self._depth:
             return 0
         steps = room - room % self._depth
-        self._tiled(self._depth, number).run(number, steps)
+        tiled = self._tiled(self._depth, number)
+        if tiled is None:
+            return 0
+        tiled.run(number, steps)
         return steps
 
     def _tried(self, number: int, room: int) -> int:
@@ -146,9 +150,11 @@ class Tiling:
         for depth in (1, *candidates):
             steps, best = (singles if depth == 1 else depth), math.inf
             for _ in range(PASSES):
-                run = self._single if depth == 1 else self._tiled(depth, number + done).run
+                tiled = None if depth == 1 else self._tiled(depth, number + done)
+                if depth > 1 and tiled is None:
+                    return done
                 start = clock.perf_counter()
-                run(number + done, steps)
+                (self._single if tiled is None else tiled.run)(number + done, steps)
                 best = min(best, clock.perf_counter() - start)
                 done += steps
             seconds.append(best / steps)
@@ -175,13 +181,20 @@ class Tiling:
         for ahead in range(steps):
             self._loop.step(number + ahead)
 
-    def _tiled(self, depth: int, number: int) -> _Tiled:
+    def _tiled(self, depth: int, number: int) -> _Tiled | None:
         """What advances the arrays from the places in which they are before step `number`: single
-        steps between tiles change these.
+        steps between tiles change these. None, and only single steps from now on, if a condition
+        has no values in halos that are so wide.
         """
         key = (depth, *self._versions, *(_serial(array) for array in self._loop.arrays))
         if key not in self._made:
-            self._made[key] = _Tiled(self._loop, depth, number, self._private)
+            try:
+                self._made[key] = _Tiled(self._loop, depth, number, self._private)
+            except BoundaryError as error:  # on all ranks
+                self._depth = 1
+                if self._asked is not None and self._fields[0].block.rank == 0:
+                    tell_once(f"iterate makes one step at a time: {error}")
+                return None
         return self._made[key]
 
     def _rounded(self, depth: int, number: int) -> int:
@@ -315,6 +328,7 @@ def _with_halo(array: Any, halo: Widths) -> Any:
         array.dtype, array.components, array.location, halo=tuple(map(max, array.halo, halo))
     )
     if array.boundary:
+        made.boundary.conditions.time = array.boundary.conditions.time
         made.boundary.update(array.boundary)
     return made
 

@@ -82,3 +82,20 @@ def test_boundary_functions_are_those_of_their_step() -> None:
         np.testing.assert_array_equal(newest.gather(), expected.gather())
     finally:
         loop.tile_sizes = sizes
+
+
+def test_conditions_without_values_in_wide_halos() -> None:
+    """With a d + 2 b = 0 in the fourth layer, d = 7 h, no halo of four cells can be filled; where
+    an axis is not divided, halos stay as they are.
+    """
+    found, tiles = [], 0
+    for tile in (1, 4):
+        grid = da.Grid((12 * SIZE, 10), ranks=(SIZE, 1), bounds=((0, 12 * SIZE), (0, 10)))
+        u = grid.empty(boundary={"x": da.Robin(-2.0, 7.0, 1.0), "y": da.Outflow()})
+        u[...] = np.random.default_rng(5).random(u.shape)
+        with spans.record() as recording:
+            newest = da.iterate(diffuse, u, u.copy(), steps=8, tile=tile)
+        found.append(newest.gather())
+        tiles = len(recording.named("tile"))
+    assert tiles == (2 if SIZE == 1 else 0)
+    np.testing.assert_array_equal(found[0], found[1])
