@@ -186,7 +186,7 @@ def test_the_first_of_those_that_are_as_fast_is_chosen() -> None:
     assert two.spread == pytest.approx(0.9)
 
 
-def test_candidates_are_timed_in_turn_and_those_far_behind_once(
+def test_candidates_are_timed_in_turn_and_those_far_behind_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seconds = {1: 2.0, 2: 1.0, 4: 1.6, 8: 1.4}
@@ -200,11 +200,24 @@ def test_candidates_are_timed_in_turn_and_those_far_behind_once(
     monkeypatch.setattr(measure, "_measure_group", group)
     candidates = [Candidate("auto", (1,), tile) for tile in seconds]
     measure.measure(problem((8, 4)), SerialCommunicator(), candidates)
-    assert order == [1, 2, 4, 8, 2, 8, 2, 8]
+    assert order == [1, 2, 4, 8, 1, 2, 4, 8, 2, 8]
     assert [one.behind for one in candidates] == [True, False, True, False]
     lines = command.table(problem((8, 4)), candidates, candidates[1])
     assert [line[0] for line in lines[2:6]] == [" ", "*", " ", " "]
-    assert "left out of the others" in lines[-1]
+    assert "left out of later rounds" in lines[-1]
+
+
+def test_one_lucky_measurement_leaves_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {1: iter([0.1, 1.0, 1.0]), 2: iter([0.9, 0.9, 0.9])}
+
+    def group(problem: Any, communicator: Any, key: Any, group: Any, cases: Any) -> None:
+        for one in group:
+            one.seconds.append(next(seconds[one.tile]))
+
+    monkeypatch.setattr(measure, "_measure_group", group)
+    candidates = [Candidate("auto", (1,), tile) for tile in seconds]
+    measure.measure(problem((8, 4), skip=1.65), SerialCommunicator(), candidates)
+    assert best(candidates).tile == 2
 
 
 def test_steps_are_kept_for_each_process_grid_and_the_best_of_these() -> None:

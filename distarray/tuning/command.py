@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--repeat", type=int, default=5, help="measurements of each, of which the median counts")
     add(
         "--skip", type=float, default=1.5,
-        help="leave out what takes so many times the best at first (default: 1.5)",
+        help="leave out what takes so many times the best in two rounds (default: 1.5)",
     )  # fmt: skip
     add(
         "--apply", nargs="*", choices=KINDS, default=["tile", "transport"],
@@ -185,7 +185,7 @@ def table(problem: Problem, candidates: Sequence[Candidate], chosen: Candidate) 
             f"{spread:>9}{one.median / chosen.median:>13.3f}"
         )
     if any(one.behind for one in candidates):
-        lines.append("  Without a spread: far behind in the first round, left out of the others.")
+        lines.append("  Without a spread: far behind, and left out of later rounds.")
     return lines
 
 

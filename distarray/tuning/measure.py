@@ -2,7 +2,8 @@
 
 All candidates are timed once in each round, so that other programs on the machine slow them alike.
 Arrays are made anew for each process grid in each round: the memory needed is that of one. What is
-far behind after the first round is left out of the others.
+far behind is left out of the third and later rounds: its best is then compared with the smallest
+median, which one lucky measurement does not make.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Problem:
     steps, repeat : int
         Steps of one measurement, and measurements of each candidate.
     skip : float
-        A candidate that takes so many times the best is left out after the first round.
+        A candidate that takes so many times the best is left out after the second round.
     """
 
     case: Case
@@ -76,7 +77,7 @@ class Candidate:
     ranks: tuple[int, ...]
     tile: int
     seconds: list[float] = field(default_factory=list)
-    #: Whether it was left out after the first round.
+    #: Whether it was left out of later rounds.
     behind: bool = False
 
     @property
@@ -148,10 +149,10 @@ def measure(
     for round_ in range(problem.repeat):
         for key, group in _groups(candidates):
             _measure_group(problem, communicator, key, group, cases)
-        if round_ == 0:
-            best = min(one.seconds[0] for one in candidates)
+        if 1 <= round_ < problem.repeat - 1:
+            limit = problem.skip * min(one.median for one in candidates)
             for one in candidates:
-                one.behind = one.seconds[0] > problem.skip * best
+                one.behind = one.behind or min(one.seconds) > limit
     return cases
 
 
