@@ -85,6 +85,7 @@ ELSEWHERE = {
     "mpirun -n 8 python heat.py": "test_programs_print_the_same_on_one_rank_and_on_several",
     "mpirun -n 2 python run.py": "test_the_run_goes_on_where_it_was_stopped",
     "python -m distarray bench": "tests/test_bench.py",
+    "python -m solvers bench": "tests/test_solvers_bench.py",
     "mpirun -n 2 python -m distarray model --validate": "tests/ranks/ranks_model.py",
     "DISTARRAY_DEVICE=cuda python -m distarray doctor": "tests/test_cli.py",
 }

@@ -107,7 +107,7 @@ def efficiency(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
     if communicator.size == 1:
         return
     for n in sorted({sizes.cells // 2, sizes.cells}):
-        steps = max(2, sizes.steps * 256 // (4 * n))
+        steps = sizes.steps
         together = fields((n * communicator.size, n, n), communicator)
         alone = fields((n, n, n), SerialCommunicator())
         acts = {
