@@ -3,7 +3,8 @@
 - `schedule` which points of a block are computed when: a skewed wavefront of boxes (pure)
 - `program`  what is done to all points, in the order of single steps: kernels, and boundary
              conditions between them
-- `layers`   the C function that fills boundary layers and fixes points on faces beside a box
+- `fills`    the C function that fills boundary layers and fixes points on faces beside a box
+- `layers`   what it does for the conditions of one array
 - `runner`   the C function that runs through a list of boxes
 - `plan`     several steps of a loop on given arrays: their boxes, halos and memory
 - `refusals` what is not tiled, and why

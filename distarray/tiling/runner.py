@@ -12,7 +12,7 @@ import numpy as np
 from distarray.arraylike import HostArray
 from distarray.backends import threads
 from distarray.backends.base import Backend
-from distarray.tiling.layers import TEXT as FILL_TEXT
+from distarray.tiling.fills import TEXT as FILL_TEXT
 from distarray.tiling.schedule import fronts
 
 if TYPE_CHECKING:
