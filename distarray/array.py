@@ -41,9 +41,8 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
     and others.
 
     `shape`, `size`, `dtype` and `nbytes` are global; `local` is what this rank owns. Operators and
-    ufuncs work on owned values without communication. Their results are computed when their values
-    are first needed: an expression of large arrays in one pass over memory, without arrays for
-    parts of it (see `fused`). Everything that writes is collective.
+    ufuncs work on owned values without communication; of large arrays they compute when values are
+    needed, an expression in one pass over memory. Everything that writes is collective.
 
     Attributes
     ----------
@@ -239,18 +238,11 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         if self._boundary is not None:
             self._boundary.fix_values(self.block)
 
-    def _like(
-        self,
-        dtype: Any = None,
-        components: Sequence[int] | None = None,
-    ) -> DistArray:
+    def _like(self, dtype: Any = None, components: Sequence[int] | None = None) -> DistArray:
         """A new array of the same placement without values and without conditions. Local, but made
         on all ranks.
         """
-        layout = self._layout_like(dtype, components)
-        return DistArray(
-            Block(layout, self.block.rank, self.block.backend), self.topology, self.grid
-        )
+        return self._place(self._layout_like(dtype, components), self.topology, self.grid)
 
     def _waiting(self, node: Node) -> DistArray:
         """A new array of the same placement whose values are those of an expression. Local."""
@@ -259,6 +251,7 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         return DistArray(block, self.topology, self.grid)
 
     def _layout_like(self, dtype: Any, components: Sequence[int] | None) -> Layout:
+        """This layout with another element type and other components, where given. Local."""
         layout = self.layout
         if dtype is not None and dtype != layout.dtype:
             layout = replace(layout, dtype=check_dtype(dtype))
@@ -446,7 +439,6 @@ class DistArray(ArrayMarker, NDArrayOperatorsMixin):
         indexing.put(self, index, value)
 
     # NumPy protocols.
-
     __iadd__ = elementwise.updating(np.add)
     __isub__ = elementwise.updating(np.subtract)
     __imul__ = elementwise.updating(np.multiply)
