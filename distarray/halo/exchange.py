@@ -126,18 +126,19 @@ class HaloExchange:
                 "finish the pending exchange first."
             )
         request: Request | None = None
-        start = spans.enter()
         if self._messages is not None:
+            start = spans.enter(_PACKING)
             if self._one_stream:
                 self._pack()
             else:
                 self._give_packing(protect=protect)
             spans.leave(_PACKING, start)
-            self._sent_at = start = spans.enter()
+            self._sent_at = spans.enter(self._traffic)
+            start = spans.enter(_SENDING)
             request = self._messages.start()
             spans.leave(_SENDING, start)
-            start = spans.enter()
         if self.plan.copies and (self._one_stream or request is None):
+            start = spans.enter(_PACKING)
             self._copy_own()
             spans.leave(_PACKING, start)
         self._under_way = True
@@ -156,11 +157,11 @@ class HaloExchange:
 
     def _finish(self, request: Request | None) -> None:
         if request is not None and self._under_way:
-            start = spans.enter()
+            start = spans.enter(_WAITING)
             request.wait()
             spans.leave(_WAITING, start)
             spans.leave(self._traffic, self._sent_at)
-            start = spans.enter()
+            start = spans.enter(_UNPACKING)
             if self._one_stream:
                 self._unpack()
             else:

@@ -185,7 +185,7 @@ class Refresh:
                 block.refreshed(missing)
         for fill in self._fills:
             if fill.stale(time):
-                start = spans.enter()
+                start = spans.enter(_FILLING)
                 fill.run(time)
                 spans.leave(_FILLING, start)
 
