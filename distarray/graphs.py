@@ -270,7 +270,9 @@ class Replay:
     def _tally(self, calls: Sequence[PlannedCall]) -> spans.Tally:
         work = [plan.tally for plan, _ in calls]
         cells, nbytes = sum(one.cells for one in work), sum(one.nbytes for one in work)
-        return spans.tally("graph", self._kernel.name, cells=cells, nbytes=nbytes)
+        name = self._kernel.name
+        sweeps = sum(plan.program.name == name for plan, _ in calls)
+        return spans.tally("graph", name, cells=cells, nbytes=nbytes, sweeps=sweeps)
 
     def _captured(
         self, calls: Sequence[PlannedCall], number: int

@@ -36,7 +36,11 @@ class KernelReport:
     ----------
     name : str
     calls : int
-        The most passes that a rank made.
+        The most passes over memory that a rank made.
+    steps : int
+        The most times that a rank computed the points of the kernel: as many as passes, but for
+        those that make several steps or one colour. What a pass over several kernels comes to, is
+        said of the first of them.
     cells : int
         Computed, by all ranks.
     seconds : float
@@ -50,6 +54,7 @@ class KernelReport:
 
     name: str
     calls: int
+    steps: int
     cells: int
     seconds: float
     cells_per_second: float
@@ -74,6 +79,11 @@ class Report:
         Exchanges of a rank that has most, and messages and bytes sent by all ranks.
     messages_per_exchange, bytes_per_exchange : float
         Of a rank, on average.
+    steps : int
+        Of the kernel that made most: those of the time loop, if a step of it calls that kernel
+        once.
+    messages_per_step, bytes_per_step : float
+        Of a rank, on average.
     waited : float
         Seconds that a rank waited for messages, on average.
     hidden : float
@@ -97,6 +107,9 @@ class Report:
     nbytes: int
     messages_per_exchange: float
     bytes_per_exchange: float
+    steps: int
+    messages_per_step: float
+    bytes_per_step: float
     waited: float
     hidden: float
     slowest: int
@@ -109,11 +122,11 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{'kernel':<24}{'passes':>9}{'cells':>12}{'time':>10}{'cells/s':>11}"
+            f"{'kernel':<24}{'passes':>9}{'steps':>9}{'cells':>12}{'time':>10}{'cells/s':>11}"
             f"{'GB/s a rank':>13}{'of copying':>12}"
         ]
         lines += [
-            f"{k.name[:23]:<24}{k.calls:>9}{k.cells:>12.4g}{k.seconds:>9.3g}s"
+            f"{k.name[:23]:<24}{k.calls:>9}{k.steps:>9}{k.cells:>12.4g}{k.seconds:>9.3g}s"
             f"{k.cells_per_second:>11.3g}{k.bandwidth / 1e9:>13.3g}{k.share:>11.0%}"
             for k in self.kernels
         ]
@@ -130,24 +143,31 @@ class Report:
     def _communication(self) -> str:
         if not self.messages:
             return "Communication: no halo messages"
+        step = (
+            f", in a step {self.messages_per_step:.3g} and {self.bytes_per_step:.3g}"
+            if self.steps
+            else ""
+        )
         return (
             f"Communication: {self.exchanges} exchanges, each {self.messages_per_exchange:.3g} "
-            f"messages and {self.bytes_per_exchange:.3g} bytes a rank; {self.hidden:.0%} of the "
-            f"time under way hidden, {self.waited:.3g} s waited"
+            f"messages and {self.bytes_per_exchange:.3g} bytes a rank{step}; {self.hidden:.0%} of "
+            f"the time under way hidden, {self.waited:.3g} s waited"
         )
 
 
-def report(comm: Any = None) -> Report:
+def report(comm: Any = None, *, copy_bandwidth: float | None = None) -> Report:
     """What the program has done so far. Collective.
 
     Takes about a tenth of a second, in which all ranks copy an array to learn the speed of their
-    memory. What a device does counts with the time in which the host gives it the work, so that the
-    bandwidth of kernels is meaningful on the CPU only.
+    memory, unless that is given. What a device does counts with the time in which the host gives
+    it the work, so that the bandwidth of kernels is meaningful on the CPU only.
 
     Parameters
     ----------
     comm : mpi4py communicator or Communicator, optional
         Whose ranks are added up; by default those of the world if there is one.
+    copy_bandwidth : float, optional
+        What an earlier report found. All ranks give it, or none.
 
     Examples
     --------
@@ -162,7 +182,7 @@ def report(comm: Any = None) -> Report:
     """
     communicator = default(comm)
     tallies = [one for one in spans.tallies() if one.calls]
-    bandwidth = _copy_bandwidth(communicator)
+    bandwidth = _copy_bandwidth(communicator) if copy_bandwidth is None else copy_bandwidth
     computed = _seconds(tallies, _COMPUTE)
     total, most = _sum(communicator, [computed]), _most(communicator, [computed])
     slowest = communicator.rank if computed == most[0] else communicator.size
@@ -176,9 +196,12 @@ def report(comm: Any = None) -> Report:
     ]
     count, messages, nbytes, under_way, waited = _sum(communicator, sent)
     mean = total[0] / communicator.size
+    kernels = _kernels(communicator, tallies, bandwidth)
+    steps = max((kernel.steps for kernel in kernels), default=0)
+    each = 1.0 / (steps * communicator.size) if steps else 0.0
     return Report(
         ranks=communicator.size,
-        kernels=_kernels(communicator, tallies, bandwidth),
+        kernels=kernels,
         copy_bandwidth=bandwidth,
         imbalance=most[0] / mean - 1.0 if mean else 0.0,
         exchanges=int(_most(communicator, sent[:1])[0]),
@@ -186,6 +209,9 @@ def report(comm: Any = None) -> Report:
         nbytes=int(nbytes),
         messages_per_exchange=messages / count if count else 0.0,
         bytes_per_exchange=nbytes / count if count else 0.0,
+        steps=steps,
+        messages_per_step=messages * each,
+        bytes_per_step=nbytes * each,
         waited=waited / communicator.size,
         hidden=1.0 - waited / under_way if under_way else float("nan"),
         slowest=-int(_most(communicator, [-slowest])[0]),
@@ -199,25 +225,32 @@ def _kernels(
 ) -> tuple[KernelReport, ...]:
     """The kernels that rank 0 knows, the costliest first: all ranks call the same."""
     own: dict[str, list[float]] = {}
+    none = [0.0] * 5
     for one in tallies:
         if one.name in _COMPUTE and one.label:
-            entry = own.setdefault(one.label, [0.0] * 4)
-            work = (one.calls, one.calls * one.cells, one.calls * one.nbytes, one.seconds)
-            entry[:] = (a + b for a, b in zip(entry, work, strict=True))
-            entry[0] -= one.calls if one.name == "remainder" else 0
+            per_call = (one.name != "remainder", one.sweeps, one.cells, one.nbytes)
+            work = (*(one.calls * number for number in per_call), one.seconds)
+            before = own.get(one.label, none)
+            own[one.label] = [a + b for a, b in zip(before, work, strict=True)]
     names: list[str] = communicator.bcast(list(own))
-    none = [0.0] * 4
     values = [number for name in names for number in own.get(name, none)]
     sums, most = _sum(communicator, values), _most(communicator, values)
     rows = []
     for number, name in enumerate(names):
-        calls, seconds = most[4 * number], most[4 * number + 3]
-        cells, nbytes = sums[4 * number + 1 : 4 * number + 3]
+        mine = slice(5 * number, 5 * number + 5)
+        (calls, steps, _, _, seconds), (_, _, cells, nbytes, _) = most[mine], sums[mine]
         rate = 1.0 / seconds if seconds else 0.0
         speed = nbytes * rate / communicator.size
         rows.append(
             KernelReport(
-                name, int(calls), int(cells), seconds, cells * rate, speed, speed / copying
+                name=name,
+                calls=int(calls),
+                steps=round(steps),
+                cells=int(cells),
+                seconds=seconds,
+                cells_per_second=cells * rate,
+                bandwidth=speed,
+                share=speed / copying,
             )
         )
     return tuple(sorted(rows, key=lambda row: -row.seconds))

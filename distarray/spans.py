@@ -57,14 +57,21 @@ class Tally:
         Both.
     cells, nbytes, messages : int
         What one call computes, moves and sends on this rank.
+    sweeps : float
+        How often one call goes over all points of a kernel: as often as it makes steps, by its part
+        for one of several colours, and not at all for a remainder, which counts with its core.
     calls : int
     seconds : float
     """
 
-    __slots__ = ("calls", "cells", "label", "messages", "name", "nbytes", "seconds", "title")
+    __slots__ = (
+        "calls", "cells", "label", "messages", "name", "nbytes", "seconds", "sweeps", "title",
+    )  # fmt: skip
 
-    def __init__(self, name: str, label: str, cells: int, nbytes: int, messages: int) -> None:
-        self.name, self.label = name, label
+    def __init__(
+        self, name: str, label: str, *, cells: int, nbytes: int, messages: int, sweeps: float
+    ) -> None:
+        self.name, self.label, self.sweeps = name, label, sweeps
         self.title = f"{name} {label}".rstrip()
         self.cells, self.nbytes, self.messages = cells, nbytes, messages
         self.calls, self.seconds = 0, 0.0
@@ -79,8 +86,8 @@ class Event(NamedTuple):
     tally: Tally
 
 
-#: All tallies of the process, by their name, label and what a call moves.
-_tallies: dict[tuple[str, str, int, int, int], Tally] = {}
+#: All tallies of the process, by the arguments of `tally`.
+_tallies: dict[tuple[Any, ...], Tally] = {}
 #: The recordings under way. A tuple, so that testing it is the whole cost when there is none.
 _recordings: tuple[Recording, ...] = ()
 #: What shows ranges to a profiler, if anything does.
@@ -88,13 +95,21 @@ _ranges: Ranges | None = None
 
 
 def tally(
-    name: str, label: str = "", *, cells: int = 0, nbytes: int = 0, messages: int = 0
+    name: str,
+    label: str = "",
+    *,
+    cells: int = 0,
+    nbytes: int = 0,
+    messages: int = 0,
+    sweeps: float = 0.0,
 ) -> Tally:
     """The tally of this work, the same for the same arguments. Local."""
-    key = (name, label, cells, nbytes, messages)
+    key = (name, label, cells, nbytes, messages, sweeps)
     found = _tallies.get(key)
     if found is None:
-        found = _tallies[key] = Tally(*key)
+        found = _tallies[key] = Tally(
+            name, label, cells=cells, nbytes=nbytes, messages=messages, sweeps=sweeps
+        )
     return found
 
 
@@ -185,10 +200,10 @@ def show_ranges(ranges: Ranges | None) -> None:
     _ranges = ranges
 
 
-def enter(work: Tally | None = None) -> float:
+def enter(work: Tally) -> float:
     """The start of work, to hand to `leave`. Local."""
     start = _clock()
-    if _ranges is not None and work is not None:
+    if _ranges is not None:
         _ranges.enter(work, start)
     return start
 

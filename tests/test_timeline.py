@@ -14,7 +14,7 @@ import distarray as da
 from distarray import spans
 from distarray.timeline import ROWS
 from tests.harness import ROOT
-from tests.timeline_tools import checked
+from tests.timeline_tools import SCHEMA, checked, problems
 
 
 @da.stencil
@@ -38,6 +38,32 @@ def test_a_timeline_holds_all_events_of_its_body(tmp_path: Path) -> None:
     assert ROWS[blocks[0]["tid"]][0] == "compute"
     for event, seen in zip(events, recording.events, strict=True):
         assert event["dur"] == pytest.approx(1e6 * (seen.end - seen.start), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"ts": -1.0}, "-1.0 is below 0"),
+        ({"ts": "0"}, "'0' is no number"),
+        ({"dur": None}, "None is no number"),
+        ({"pid": 0.0}, "0.0 is no integer"),
+        ({"pid": True}, "True is no integer"),
+        ({"cat": ""}, "'' is too short"),
+        ({"ph": "Y"}, "'Y' is not 'X'"),
+        ({"id": 3}, "id is unknown"),
+        ({"args": {"cells": "many"}}, "'many' is no integer"),
+        ({"args": {"colour": 1}}, "colour is unknown"),
+    ],
+)
+def test_the_schema_refuses(wrong, place) -> None:
+    good = {"ph": "X", "name": "a", "cat": "b", "pid": 0, "tid": 0, "ts": 0, "dur": 0.5, "args": {}}
+    assert problems({"displayTimeUnit": "ms", "traceEvents": [good]}, SCHEMA) == []
+    assert problems({"displayTimeUnit": "ms", "traceEvents": [good, good | wrong]}, SCHEMA)
+    kinds = SCHEMA["properties"]["traceEvents"]["items"]
+    assert any(text.endswith(place) for text in problems(good | wrong, kinds))
+    for name in good:
+        less = {key: value for key, value in good.items() if key != name}
+        assert problems({"displayTimeUnit": "ms", "traceEvents": [less]}, SCHEMA)
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -111,7 +137,7 @@ def test_a_report_counts_what_was_computed() -> None:
         only_here(u, u.copy())
     found = da.report()
     (row,) = [kernel for kernel in found.kernels if kernel.name == "only_here"]
-    assert (row.calls, row.cells) == (7, 7 * 1200)
+    assert (row.calls, row.steps, row.cells) == (7, 7, 7 * 1200)
     assert row.cells_per_second == pytest.approx(row.cells / row.seconds)
     assert row.bandwidth == pytest.approx(16 * row.cells_per_second)
     assert row.share == pytest.approx(row.bandwidth / found.copy_bandwidth)
@@ -120,3 +146,25 @@ def test_a_report_counts_what_was_computed() -> None:
     assert found.memory > 1 << 20
     assert json.loads(json.dumps(found.as_dict()))["kernels"]
     assert "only_here" in str(found)
+
+
+def test_a_report_counts_the_steps_of_tiles_and_colours(monkeypatch) -> None:
+    monkeypatch.setattr(spans, "_tallies", {})
+
+    @da.stencil
+    def tiled(u, new):
+        new[0, 0] = 0.5 * (u[1, 0] + u[-1, 0])
+
+    @da.stencil(colours=2)
+    def coloured(u):
+        u[0, 0] = 0.5 * (u[1, 0] + u[-1, 0])
+
+    u = da.Grid((40, 32), periodic=True).ones()
+    da.iterate(tiled, u, u.copy(), steps=12, tile=4)
+    for _ in range(5):
+        coloured(u)
+    found = da.report(copy_bandwidth=2e9)
+    rows = {row.name: (row.calls, row.steps, row.cells) for row in found.kernels}
+    assert rows == {"tiled": (3, 12, 12 * 1280), "coloured": (10, 5, 5 * 1280)}
+    assert (found.steps, found.copy_bandwidth) == (12, 2e9)
+    assert (found.messages_per_step, found.bytes_per_step) == (0.0, 0.0)

@@ -151,7 +151,8 @@ class ApplyPlan:
         """The tally of one pass over some boxes."""
         cells = sum(box.size for box, _ in boxes) // self.program.colours
         nbytes = int(cells * bytes_per_cell(self.program))
-        return spans.tally(name, self.program.name, cells=cells, nbytes=nbytes)
+        sweeps = 0.0 if name == "remainder" else 1.0 / self.program.colours
+        return spans.tally(name, self.program.name, cells=cells, nbytes=nbytes, sweeps=sweeps)
 
     @property
     def tally(self) -> spans.Tally:

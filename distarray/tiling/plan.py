@@ -138,7 +138,9 @@ class TiledSteps:
         self._runners = self._bound(sizes)
         cells = sum(call.plan.tally.cells for call in calls)
         nbytes = sum(call.plan.tally.nbytes for call in calls)
-        self._tally = spans.tally("tile", calls[0].plan.program.name, cells=cells, nbytes=nbytes)
+        name = calls[0].plan.program.name
+        sweeps = sum(call.plan.program.name == name for call in calls)
+        self._tally = spans.tally("tile", name, cells=cells, nbytes=nbytes, sweeps=sweeps)
 
     def _made_works(self) -> dict[tuple[str, int, int], tuple[layers.Work, int]]:
         """What is done to layers and points, and the number of the call at whose time."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import io
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import distarray as da
+from distarray import spans
 from distarray.comm import default
 from distarray.timeline import _end_of_program
-from tests.timeline_tools import checked
+from tests.fake_cupy import Nvtx
+from tests.timeline_tools import checked, cores_under_way
 
 COMM = default()
 SIZE, RANK = COMM.size, COMM.rank
@@ -36,15 +40,49 @@ def test_the_core_is_computed_between_begin_and_finish(folder: Path) -> None:
         advanced(3, overlap=True)
     events = checked(folder / "trace.json")
     assert {event["pid"] for event in events} == set(range(SIZE))
-    for rank in range(SIZE):
+    under_way = [event for event in events if event["cat"] == "exchange"]
+    assert len(under_way) == (3 * SIZE if SIZE > 1 else 0)
+    for exchange in under_way:
+        assert exchange["args"] == {"bytes": 2 * 20 * 8, "messages": 1 if SIZE == 2 else 2}
+    for rank in range(SIZE if SIZE > 1 else 0):
+        assert cores_under_way(events, rank, 3) == [True] * 3
+
+
+def test_without_overlap_no_core_is_computed_while_messages_are_under_way(folder: Path) -> None:
+    """The whole block is computed after them."""
+    with da.timeline(folder / "trace.json"):
+        advanced(3, overlap=False)
+    events = checked(folder / "trace.json")
+    for rank in range(SIZE if SIZE > 1 else 0):
+        with pytest.raises(AssertionError, match=r"^\(0, 3\)"):
+            cores_under_way(events, rank, 3)
         mine = [event for event in events if event["pid"] == rank]
-        cores = [event for event in mine if event["cat"] == "core"]
-        under_way = [event for event in mine if event["cat"] == "exchange"]
-        assert len(under_way) == (3 if SIZE > 1 else 0)
-        for core, exchange in zip(cores, under_way, strict=SIZE > 1):
-            assert exchange["ts"] <= core["ts"]
-            assert core["ts"] + core["dur"] <= exchange["ts"] + exchange["dur"]
-            assert exchange["args"] == {"bytes": 2 * 20 * 8, "messages": 1 if SIZE == 2 else 2}
+        blocks = [event["ts"] for event in mine if event["cat"] == "block"]
+        arrived = [event["ts"] + event["dur"] for event in mine if event["cat"] == "exchange"]
+        assert all(there <= block for there, block in zip(arrived, blocks, strict=True))
+
+
+def test_ranges_of_a_profiler_nest_and_the_exchange_overlaps_the_core() -> None:
+    nvtx = Nvtx()
+    spans.show_ranges(
+        spans.Ranges(
+            nvtx.RangePush, nvtx.RangePop, partial(nvtx.RangeStart, id_color=-1), nvtx.RangeEnd
+        )
+    )
+    try:
+        advanced(1, overlap=True)
+    finally:
+        spans.show_ranges(None)
+    assert nvtx.noted == (
+        [
+            "push pack", "pop pack", "start exchange", "push send", "pop send",
+            "push pack", "pop pack",
+            "push core spread", "pop core spread", "push wait", "pop wait", "end exchange",
+            "push unpack", "pop unpack", "push remainder spread", "pop remainder spread",
+        ]
+        if SIZE > 1
+        else ["push pack", "pop pack", "push block spread", "pop block spread"]
+    )  # fmt: skip
 
 
 def test_a_timeline_of_the_program_that_cannot_be_written_is_told_once(folder: Path) -> None:
@@ -84,6 +122,25 @@ def test_a_report_adds_up_all_ranks() -> None:
     assert 0 <= after.slowest < SIZE
     shown = COMM.allgather(str(after))
     assert len(set(shown)) == 1
+
+
+def test_a_report_of_tiles_has_messages_and_bytes_for_each_step() -> None:
+    """Four layers of 20 numbers to each side for four steps."""
+
+    @da.stencil
+    def tiled(u, new):
+        new[0, 0] = 0.5 * (u[1, 0] + u[-1, 0])
+
+    u = da.Grid((16 * SIZE, 20), ranks=(SIZE, 1), periodic=True).ones()
+    with mock.patch.object(spans, "_tallies", {}):
+        da.iterate(tiled, u, u.copy(), steps=8, tile=4)
+        found = da.report(copy_bandwidth=1e9)
+    neighbours = 0 if SIZE == 1 else 1 if SIZE == 2 else 2
+    assert [(row.name, row.calls, row.steps) for row in found.kernels] == [("tiled", 2, 8)]
+    assert found.steps == 8
+    assert found.exchanges == (2 if SIZE > 1 else 0)
+    assert found.messages_per_step == 2 * neighbours / 8
+    assert found.bytes_per_step == (2 * 2 * 4 * 20 * 8 / 8 if SIZE > 1 else 0)
 
 
 def test_a_file_that_cannot_be_written_is_said_on_all_ranks(folder: Path) -> None:
