@@ -280,7 +280,7 @@ class _Transform:
 
     def __call__(self, lines: Lines, box: Box) -> Lines:
         made = line_transforms.transformed(
-            self, lines.memory, lines.along, overwrite=not lines.kept
+            self, lines.memory, lines.along, lines.room.take, overwrite=not lines.kept
         )
         return lines.made(made)
 

@@ -7,6 +7,7 @@ of which the first that is installed does all the work. This is the one place th
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -74,15 +75,26 @@ class Transform(Protocol):
     def type(self) -> int | None: ...
 
 
-def transformed(what: Transform, values: HostArray, axis: int, *, overwrite: bool) -> HostArray:
-    """The transforms of all lines along an axis of 2-D memory, which may be lost if `overwrite`."""
-    which, module = library()
-    by = _by_ducc0 if which == "ducc0" else _by_scipy
-    made: HostArray = by(module, what, values, axis, overwrite)
+#: Gives memory of a shape and an element type, filled with anything.
+Take = Callable[[Sequence[int], np.dtype[Any]], HostArray]
+
+
+def transformed(
+    what: Transform, values: HostArray, axis: int, take: Take, *, overwrite: bool
+) -> HostArray:
+    """The transforms of all lines along an axis of 2-D memory, which may be lost if `overwrite`.
+
+    They are in that memory, in memory that `take` gives, or in what the library makes.
+    """
+    if library()[0] == "ducc0":
+        made: HostArray = _by_ducc0(what, values, axis, take, overwrite)
+    else:
+        made = _by_scipy(what, values, axis, overwrite)
     return made
 
 
-def _by_scipy(module: Any, what: Transform, values: HostArray, axis: int, overwrite: bool) -> Any:
+def _by_scipy(what: Transform, values: HostArray, axis: int, overwrite: bool) -> Any:
+    module: Any = library()[1]
     options: dict[str, Any] = {"axis": axis, "norm": what.norm, "workers": 1}
     if what.type is not None:
         options["type"] = what.type
@@ -91,22 +103,26 @@ def _by_scipy(module: Any, what: Transform, values: HostArray, axis: int, overwr
     return getattr(module, what.name)(values, overwrite_x=overwrite, **options)
 
 
-def _by_ducc0(module: Any, what: Transform, values: HostArray, axis: int, overwrite: bool) -> Any:
+def _by_ducc0(what: Transform, values: HostArray, axis: int, take: Take, overwrite: bool) -> Any:
+    module: Any = library()[1]
     back, scale = what.name.startswith("i"), _SCALES[what.norm]
     options: dict[str, Any] = {"axes": (axis,), "inorm": 2 - scale if back else scale}
+    shape, kind = list(values.shape), np.result_type(values, np.complex64)
+    shape[axis] = what.length
     if what.name == "rfft":
-        return module.r2c(values, **options)
+        return module.r2c(values, out=take(shape, kind), **options)
     if what.name == "irfft":
-        options["allow_overwriting_input"] = overwrite
-        values = values.astype(np.result_type(values, np.complex64), copy=False)
-        return module.c2r(values, lastsize=what.length, forward=False, **options)
+        options |= {"lastsize": what.length, "allow_overwriting_input": overwrite}
+        out = take(shape, kind.type(0).real.dtype)
+        return module.c2r(values.astype(kind, copy=False), forward=False, out=out, **options)
     if what.type is None:
-        in_place = overwrite and values.dtype.kind == "c"
-        return module.c2c(values, forward=not back, out=values if in_place else None, **options)
+        in_place = overwrite and values.dtype == kind
+        out = values if in_place else take(shape, kind)
+        return module.c2c(values, forward=not back, out=out, **options)
     # Of complex values real and imaginary parts each for itself, along one axis more.
     parts = values.dtype.kind == "c"
     numbers = values[..., None].view(values.real.dtype) if parts else values
     options |= {"type": _INVERSE[what.type] if back else what.type}
-    options |= {"out": numbers if overwrite else None}
+    options |= {"out": numbers if overwrite else take(numbers.shape, numbers.dtype)}
     made = getattr(module, what.name.removeprefix("i"))(numbers, **options)
     return made.view(values.dtype)[..., 0] if parts else made

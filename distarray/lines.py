@@ -174,4 +174,5 @@ class _Function:
                 f"A function of map_lines made {values.shape} of a block of shape {given.shape}; "
                 "return values of the shape it is given."
             )
-        return Lines(lines.memory, values.astype(self.dtype, copy=False), lines.axis, kept=True)
+        values = values.astype(self.dtype, copy=False)
+        return Lines(lines.memory, values, lines.axis, lines.room, kept=True)

@@ -37,6 +37,25 @@ GROUP_BYTES = 64
 _LONG_ENOUGH = 8
 
 
+class Room:
+    """Memory for chunks at work, kept: fresh pages for each of them took as long as transforms.
+
+    What is taken holds until the taking after the next: work reads what was taken last, and writes
+    there or to what it takes.
+    """
+
+    def __init__(self) -> None:
+        self._newest, self._other = (np.empty(0, np.uint8) for _ in range(2))
+
+    def take(self, shape: Sequence[int], dtype: np.dtype) -> HostArray:
+        """Memory for an array, filled with anything. Local."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        self._newest, self._other = self._other, self._newest
+        if self._newest.size < nbytes:
+            self._newest = np.empty(nbytes, np.uint8)
+        return self._newest[:nbytes].view(dtype).reshape(shape)
+
+
 @dataclass
 class Lines:
     """The lines along one axis of a chunk.
@@ -50,6 +69,8 @@ class Lines:
         View of the lines as they lie in the array, components first.
     axis : int
         Axis of `values` along which they run.
+    room : Room
+        Where memory for what is made of them may be taken.
     kept : bool
         Whether the memory belongs to somebody else, so that it must not be written.
     """
@@ -57,28 +78,29 @@ class Lines:
     memory: HostArray
     values: HostArray
     axis: int
+    room: Room
     kept: bool = False
 
     @classmethod
-    def empty(cls, shape: Sequence[int], axis: int, dtype: np.dtype) -> Lines:
+    def empty(cls, shape: Sequence[int], axis: int, dtype: np.dtype, room: Room) -> Lines:
         """Memory for lines, what stands for nothing zeroed."""
         length, count = shape[axis], math.prod(shape[:axis]) * math.prod(shape[axis + 1 :])
         group = GROUP_BYTES // np.empty(0, dtype).real.itemsize
-        room = -(-count // group) * group
+        full = -(-count // group) * group
         last = axis == len(shape) - 1
-        memory = np.empty((room, length) if last else (length, room), dtype)
+        memory = room.take((full, length) if last else (length, full), dtype)
         (memory if last else memory.T)[count:] = 0
-        return cls(memory, _unfolded(memory, shape, axis), axis)
+        return cls(memory, _unfolded(memory, shape, axis), axis, room)
 
     @classmethod
-    def of(cls, values: HostArray, axis: int) -> Lines:
+    def of(cls, values: HostArray, axis: int, room: Room) -> Lines:
         """The lines of an array, without a copy where they lie as they should."""
         if axis == values.ndim - 1:
             memory = values.reshape(-1, values.shape[-1])
             group = GROUP_BYTES // values.real.itemsize
             if len(memory) % group == 0:
-                return cls(memory, values, axis, kept=True)
-        lines = cls.empty(values.shape, axis, values.dtype)
+                return cls(memory, values, axis, room, kept=True)
+        lines = cls.empty(values.shape, axis, values.dtype, room)
         lines.values[...] = values
         return lines
 
@@ -91,7 +113,7 @@ class Lines:
         """What a function has made of `memory`: as many lines, perhaps of another length."""
         shape = list(self.values.shape)
         shape[self.axis] = memory.shape[self.along]
-        return Lines(memory, _unfolded(memory, shape, self.axis), self.axis)
+        return Lines(memory, _unfolded(memory, shape, self.axis), self.axis, self.room)
 
 
 def _unfolded(memory: HostArray, shape: Sequence[int], axis: int) -> HostArray:
@@ -270,32 +292,37 @@ class _Chunk:
 
     box: Box
     shape: tuple[int, ...]
+    nbytes: int
     taken: list[_Copy]
     given: list[_Copy]
 
     def carry(
-        self, works: Sequence[LineWork], pieces: Sequence[_Piece], into: Sequence[_Piece]
+        self,
+        works: Sequence[LineWork],
+        pieces: Sequence[_Piece],
+        into: Sequence[_Piece],
+        room: Room,
     ) -> None:
         """Do the works on the values of some pieces, into others."""
         depth = len(self.shape) - self.box.ndim
-        values, lines = self._gathered(pieces, depth + works[0].axis if works else None)
+        values, lines = self._gathered(pieces, depth + works[0].axis if works else None, room)
         for work in works:
             if lines is None:
-                lines = Lines.of(values, depth + work.axis)
+                lines = Lines.of(values, depth + work.axis, room)
             values, lines = work(lines, self.box).values, None
         for number, there, here in self.given:
             into[number].values[there] = values[here]
 
     def _gathered(
-        self, pieces: Sequence[_Piece], axis: int | None
+        self, pieces: Sequence[_Piece], axis: int | None, room: Room
     ) -> tuple[HostArray, Lines | None]:
         """The values of the chunk; where they are in several pieces, as lines along an axis."""
         if len(self.taken) == 1:
             number, there, _ = self.taken[0]
             return pieces[number].values[there], None
         dtype = pieces[0].values.dtype
-        lines = None if axis is None else Lines.empty(self.shape, axis, dtype)
-        values = np.empty(self.shape, dtype) if lines is None else lines.values
+        lines = None if axis is None else Lines.empty(self.shape, axis, dtype, room)
+        values = room.take(self.shape, dtype) if lines is None else lines.values
         for number, there, here in self.taken:
             values[here] = pieces[number].values[there]
         return values, lines
@@ -325,7 +352,6 @@ class LinePlan:
             _Link(one.after, other.before, communicator)
             for one, other in itertools.pairwise(passes)
         ]
-        self.nbytes = sum(link.nbytes for link in self._links)
         self._first, self._last = passes[0].before.owned(rank), passes[-1].after.owned(rank)
         incoming = [[self._first], *([p.box for p in link.incoming] for link in self._links)]
         outgoing = [*([p.box for p in link.outgoing] for link in self._links), [self._last]]
@@ -333,6 +359,9 @@ class LinePlan:
             list(_chunks(one, rank, *boxes))
             for one, boxes in zip(passes, zip(incoming, outgoing, strict=True), strict=True)
         ]
+        self._room = Room()
+        largest = max((chunk.nbytes for chunks in self._chunks for chunk in chunks), default=0)
+        self.nbytes = sum(link.nbytes for link in self._links) + 2 * largest
 
     def run(self, works: Sequence[LineWork], source: HostArray, target: HostArray) -> None:
         """Do works along the axes that were planned on the owned values `source` of this rank, into
@@ -346,7 +375,7 @@ class LinePlan:
         ):
             group = tuple(itertools.islice(todo, len(one.works)))
             for chunk in chunks:
-                chunk.carry(group, pieces, into)
+                chunk.carry(group, pieces, into, self._room)
             if number < len(self._links):
                 self._links[number].exchange()
                 pieces = self._links[number].incoming
@@ -361,14 +390,14 @@ def _chunks(
         return
     axes = {work.axis for work in one.works}
     free = [axis for axis in range(before.ndim) if axis not in axes]
+    item = max(layout.dtype.itemsize for layout in (one.before, one.after))
+    nbytes = item * math.prod(one.before.components) * max(before.size, after.size)
     axis, layers, cells = 0, 1, 1
     if free and axes:
         long = (axis for axis in free if before.shape[axis] >= _LONG_ENOUGH)
         axis = next(long, max(free, key=before.shape.__getitem__))
         cells = before.shape[axis]
-        item = max(layout.dtype.itemsize for layout in (one.before, one.after))
-        layer = item * math.prod(one.before.components) * max(before.size, after.size) // cells
-        layers = max(1, CHUNK_BYTES // layer)
+        layers = max(1, CHUNK_BYTES // (nbytes // cells))
     for first in range(0, cells, layers):
         ends = before.start[axis] + first, before.start[axis] + min(first + layers, cells)
         box, result = before, after
@@ -377,6 +406,7 @@ def _chunks(
         yield _Chunk(
             box,
             one.before.components + box.shape,
+            nbytes // cells * layers,
             _copies(box, incoming),
             _copies(result, outgoing),
         )

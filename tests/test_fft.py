@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import distarray as da
 from distarray import line_transforms
 from distarray.decomposition import Decomposition
 from distarray.layout import Layout
-from distarray.pencils import GROUP_BYTES, Lines, passes_of
+from distarray.pencils import GROUP_BYTES, Lines, Room, passes_of
 
 rng = np.random.default_rng(5)
 
@@ -77,15 +78,48 @@ def test_the_last_pass_ends_where_it_should():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (16, 4), (2, 3, 7), (13,)])
 def test_lines_come_in_full_groups_of_vectors(shape, dtype):
-    values = rng.standard_normal(shape).astype(dtype)
+    values, room = rng.standard_normal(shape).astype(dtype), Room()
     for axis in range(len(shape)):
-        lines = Lines.of(values, axis)
+        room.take((1000,), np.dtype(float)).fill(np.nan)
+        lines = Lines.of(values, axis, room)
         assert np.array_equal(lines.values, values)
         assert lines.memory.shape[lines.along] == shape[axis]
         count = lines.memory.shape[1 - lines.along]
         assert count * np.empty(0, dtype).real.itemsize % GROUP_BYTES == 0
         beyond = np.moveaxis(lines.memory, lines.along, -1)[values.size // shape[axis] :]
         assert not beyond.any()
+
+
+def test_room_holds_what_was_taken_last_and_before_and_is_used_again():
+    room = Room()
+    first, second = room.take((3, 5), np.dtype(complex)), room.take((7,), np.dtype(np.float32))
+    assert (first.shape, first.dtype, second.shape) == ((3, 5), np.dtype(complex), (7,))
+    assert not np.shares_memory(first, second)
+    third, fourth = room.take((15,), np.dtype(complex)), room.take((2,), np.dtype(np.float32))
+    assert np.shares_memory(first, third)
+    assert np.shares_memory(second, fourth)
+
+
+@pytest.mark.parametrize("there", ["fftn", "rfftn", "dctn", "dstn"])
+def test_transforms_run_again_without_new_memory(there):
+    """But for what small things of Python take; the values are 2 MB."""
+    pytest.importorskip("ducc0")
+    u = da.asarray(rng.standard_normal((64, 64, 64)).astype(complex if there == "fftn" else float))
+    spectrum = getattr(da.fft, there)(u)
+    back = getattr(da.fft, f"i{there}")
+
+    def run():
+        getattr(da.fft, there)(u, out=spectrum)
+        back(spectrum, out=u)
+
+    for _ in range(2):  # memory is taken in turn, and may first have to grow
+        run()
+    tracemalloc.start()
+    try:
+        run()
+        assert tracemalloc.get_traced_memory()[1] < 200_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("shape", [(1,), (300,), (4, 33), (40, 40, 40), (2, 3, 4, 5)])
