@@ -384,6 +384,14 @@ def two_colours():
     return (u, u.copy()), relax
 
 
+def reduction_alone():
+    @da.stencil
+    def largest(u):
+        return da.reduce.max(u[0, 0])
+
+    return (da.Grid((8, 8), periodic=True).ones(),), largest
+
+
 def one_component():
     u = da.Grid((8, 8), periodic=True).ones(components=2)
     return (u[0], u[1]), spread
@@ -394,6 +402,7 @@ def one_component():
     [
         (partly_fixed, "fixes some points of a face and leaves others free"),
         (two_colours, "kernel relax has two colours"),
+        (reduction_alone, "kernel largest writes nothing"),
         (one_component, "is a component of another"),
     ],
 )

@@ -166,8 +166,8 @@ class ApplyPlan:
 
     @functools.cached_property
     def without_reductions(self) -> tuple[Program, BoundLaunch]:
-        """The program that computes its outputs alone, and its launch."""
-        if not self.program.reductions:
+        """The program that computes its outputs alone, if it has any, and its launch."""
+        if not (self.program.reductions and self.program.stores):
             return self.program, self._launch
         program = replace(self.program, reductions=())
         return program, self._bind(program)

@@ -61,6 +61,8 @@ def refused_program(program: Program, arguments: Sequence[DistArray | Profile]) 
     """Why loops with a kernel are not tiled, or None."""
     if program.colours > 1:
         return f"kernel {program.name} has two colours"
+    if not program.stores:
+        return f"kernel {program.name} writes nothing"
     for node in walk([store.value for store in program.stores]):
         if isinstance(node, Read) and node.relation != SAME:
             return f"kernel {program.name} reads another grid"
