@@ -90,7 +90,8 @@ class Node:
         )
         # A superset of the blocks that enter: those of nodes enter once these have their values.
         self.serials: frozenset[int] = frozenset(place[0] for place in own).union(
-            *(node.serials for node in nodes), *(node.own_serial for node in nodes)
+            *(node.serials for node in nodes),
+            (node.block.serial for node in nodes if node.block is not None),
         )
 
     def belong(self, block: Block) -> None:
@@ -98,21 +99,16 @@ class Node:
         self._block = weakref.ref(block)
 
     @property
-    def own_serial(self) -> tuple[int, ...]:
-        block = None if self._block is None else self._block()
-        return () if block is None else (block.serial,)
+    def block(self) -> Block | None:
+        """The block that waits for the values, as long as somebody may ask for them."""
+        return None if self._block is None else self._block()
 
     def drop(self) -> None:
         """Note that nobody will ask for the values of the block. Local."""
-        block = None if self._block is None else self._block()
+        block = self.block
         if block is not None:
             arrived(block)
         self._block = None
-
-    @property
-    def alive(self) -> bool:
-        """Whether somebody may ask for the values."""
-        return self._block is not None and self._block() is not None
 
     # ---- what it depends on
 
@@ -136,13 +132,14 @@ class Node:
 
     def value(self) -> Block:
         """The block of the values, which are computed if they are not there. Local."""
-        if self.kept is None:
-            block = None if self._block is None else self._block()
-            if block is None:
-                block = Block(self.layout, self._rank, self._backend, values=self)
-                self._block = weakref.ref(block)
-            self.evaluate(block)
-        return self.kept  # type: ignore[return-value]
+        if self.kept is not None:
+            return self.kept
+        block = self.block
+        if block is None:
+            block = Block(self.layout, self._rank, self._backend, values=self)
+            self.belong(block)
+        self.evaluate(block)
+        return block
 
     def evaluate(self, block: Block) -> None:
         """Compute the values of its block. Local."""
@@ -281,7 +278,7 @@ class _Writer:
         """Whether an intermediate result is computed by itself: if it may be needed again and is
         costly, or has been needed before.
         """
-        shared = node.alive or node.users > self._inside[id(node)]
+        shared = node.block is not None or node.users > self._inside[id(node)]
         return shared and (node.costly or node.steps > MOST_REPEATED or node.inlined > 0)
 
 
