@@ -95,7 +95,7 @@ class Lines:
     @classmethod
     def of(cls, values: HostArray, axis: int, room: Room) -> Lines:
         """The lines of an array, without a copy where they lie as they should."""
-        if axis == values.ndim - 1:
+        if axis == values.ndim - 1 and _in_even_rows(values):
             memory = values.reshape(-1, values.shape[-1])
             group = GROUP_BYTES // values.real.itemsize
             if len(memory) % group == 0:
@@ -114,6 +114,12 @@ class Lines:
         shape = list(self.values.shape)
         shape[self.axis] = memory.shape[self.along]
         return Lines(memory, _unfolded(memory, shape, self.axis), self.axis, self.room)
+
+
+def _in_even_rows(values: HostArray) -> bool:
+    """Whether all rows lie equally far apart, so that a 2-D view has them."""
+    outer = itertools.pairwise(zip(values.shape[:-1], values.strides[:-1], strict=True))
+    return all(n == 1 or stride == m * step for (n, stride), (m, step) in outer)
 
 
 def _unfolded(memory: HostArray, shape: Sequence[int], axis: int) -> HostArray:
