@@ -450,20 +450,23 @@ GAS = {"cells": (16,), "initial": (1.0, 0.0, 1.0)}
     [
         ({"gamma": 1.0}, "'gamma' is above 1, received 1.0"),
         ({"gamma": math.nan}, "'gamma' is above 1, received nan"),
-        ({"reconstruction": "ppm"}, "use one of constant, muscl, weno5, weno_z"),
-        ({"limiter": "koren"}, "use one of minmod, van_leer, mc"),
-        ({"riemann": "roe"}, "use one of hllc, hll, rusanov, exact"),
-        ({"integrator": "rk4"}, "use one of euler, ssp_rk2, ssp_rk3"),
-        ({"dtype": "float16"}, "use one of float64, float32"),
+        ({"reconstruction": "ppm"}, "one of 'constant', 'muscl', 'weno5', 'weno_z'"),
+        ({"limiter": "koren"}, "one of 'minmod', 'van_leer', 'mc'"),
+        ({"riemann": "roe"}, "one of 'hllc', 'hll', 'rusanov', 'exact'"),
+        ({"integrator": "rk4"}, "one of 'euler', 'ssp_rk2', 'ssp_rk3'"),
+        ({"dtype": "float16"}, "one of 'float64', 'float32'"),
         ({"courant": 1.5}, "at most 1, received courant=1.5"),
         ({"courant": 0.6, "positivity": True}, "at most 0.5, received courant=0.6"),
-        ({"courant": "fast"}, "a number, received courant='fast'"),
+        ({"courant": "fast"}, "at most 1, received courant='fast'"),
         ({"viscosity": -1.0}, "'viscosity' is at least 0"),
         ({"prandtl": 0.0}, "'prandtl' is above 0"),
         ({"cells": (4, 4, 4, 4)}, "one to three axes"),
         ({"cells": (1,)}, "reads 2 cells on each side"),
         ({"initial": (1.0, 1.0)}, "density, one velocity per axis and pressure"),
-        ({"initial": (1.0, 0.0, "high")}, "a finite number or a function, received 'high'"),
+        (
+            {"initial": (1.0, 0.0, "high")},
+            "finite number or a function, received 'high'",
+        ),
         ({"gravity": (0.0, 1.0)}, "'gravity' has one entry per axis"),
         ({"gravity": ("down",)}, "Gravity has one number per axis"),
         ({"sides": {"y-": Wall()}}, "sides x-, x\\+, received 'y-'"),
@@ -472,7 +475,30 @@ GAS = {"cells": (16,), "initial": (1.0, 0.0, 1.0)}
         ({"sides": {"x-": Inflow((1.0, 0.0, -1.0))}}, "pressure of gas is above 0, received -1.0"),
         ({"sides": {"x-": Wall(velocity=(1.0, 0.0))}}, "velocity at 'x-'' has one entry per axis"),
         ({"sides": {"x-": Wall(temperature=1.0)}}, "heat to a viscous gas alone"),
+        ({"sides": {"x-": Wall(velocity=(math.nan,))}}, "a finite number or a function, rec.* nan"),
+        ({"sides": {"x-": Wall(slip="no")}}, "'slip at 'x-'' is one of False, True"),
+        (
+            {"sides": {"x-": Wall(temperature=-1.0)}, "viscosity": 0.1},
+            "wall is above 0",
+        ),
+        (
+            {"sides": {"x-": Wall(temperature="hot")}, "viscosity": 0.1},
+            "a function, received 'hot'",
+        ),
+        ({"sides": {"x-": Inflow(1.0)}}, "density, one velocity per axis and pressure"),
+        ({"sides": {"x-": Inflow((lambda x: 1.0, 0.0, 1.0))}}, r"is called as f\(t, x\)"),
+        ({"sides": {"x-": Split(True, Wall(), Wall())}}, "The mask of a Split is a function"),
+        ({"sides": {"x-": Split(lambda x: x, Wall(), Wall())}}, r"is called as f\(t, x\)"),
+        ({"sides": {"x-": Split(lambda t, x: t, Wall(), "x")}}, "A part of a Split is a Wall"),
         ({"obstacles": True}, "'obstacles' is a function"),
+        ({"obstacles": lambda x, y: x < y}, r"'obstacles' is called as f\(x\)"),
+        ({"initial": lambda: (1.0, 0.0, 1.0)}, r"'initial' is called as f\(x\)"),
+        ({"gravity": 9.81}, "'gravity' has one entry per axis, received 9.81"),
+        ({"gravity": np.array([1.0, 2.0])}, "'gravity' has one entry per axis"),
+        ({"positivity": "no"}, "'positivity' is one of False, True, received 'no'"),
+        ({"periodic": ("no",)}, "'periodic' is one of False, True, received 'no'"),
+        ({"bounds": ((1.0, math.nan),)}, "low < high, received"),
+        ({"riemann": np.zeros(2)}, "'riemann' is one of"),
     ],
 )
 def test_configurations_that_are_no_flow_are_refused(changes, text):
@@ -481,12 +507,18 @@ def test_configurations_that_are_no_flow_are_refused(changes, text):
 
 
 @pytest.mark.parametrize(("name", "entry"), [("density", 0), ("pressure", 2)])
-@pytest.mark.parametrize("value", [-0.5, math.nan])
+@pytest.mark.parametrize("value", [-0.5, math.nan, math.inf])
 def test_initial_states_that_are_no_gas_are_refused(name, entry, value):
     given = [1.0, 0.0, 1.0]
     given[entry] = lambda x: np.where(x < 0.5, value, 1.0)
     with pytest.raises(da.SolverError, match=f"The {name} of gas is above 0 everywhere"):
         EulerSolver(EulerConfig(**{**GAS, "initial": tuple(given)}))
+
+
+@pytest.mark.parametrize("value", [1.0, None, (1.0, 0.0), (1.0, 0.0, 0.0, 1.0)])
+def test_functions_of_another_state_are_refused(value):
+    with pytest.raises(da.SolverError, match="density, one velocity per axis and pressure, rec"):
+        EulerSolver(EulerConfig(**{**GAS, "initial": lambda x: value}))
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 import distarray as da
-from solvers.box import DTYPES, Box, is_number
+from solvers.box import (
+    DTYPES,
+    Box,
+    is_number,
+    require_box,
+    require_cells,
+    require_choice,
+    require_per_axis,
+    require_sides,
+    require_value,
+    shown,
+)
 from solvers.euler.riemann import SOLVERS
 from solvers.euler.scheme import LIMITERS, RECONSTRUCTIONS, Scheme
 from solvers.euler.sides import Inflow, Outflow, Side, Split, Wall
@@ -93,10 +102,11 @@ class EulerConfig(Box):
     ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        _require_cells(self.cells)
+        require_cells(self.cells)
+        require_box(self)
         _require_names(self)
         _require_numbers(self)
-        _require_shapes(self)
+        _require_functions(self)
         _require_sides(self)
         reach = self.scheme.faces.reach
         if min(self.cells) < reach:
@@ -129,31 +139,17 @@ class EulerConfig(Box):
         return {name: self.sides.get(name, Wall()) for name in self.side_names}
 
 
-def _require_cells(cells: Any) -> None:
-    whole = isinstance(cells, tuple) and all(
-        isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 1 for n in cells
-    )
-    if not whole or not 1 <= len(cells) <= 3:
-        raise da.SolverError(
-            f"A flow has one to three axes, received cells={cells!r}; give a tuple of one to three "
-            "whole numbers above 0."
-        )
-
-
 def _require_names(config: EulerConfig) -> None:
-    known = {
+    known: dict[str, tuple[Any, ...]] = {
         "reconstruction": RECONSTRUCTIONS,
         "limiter": LIMITERS,
         "riemann": tuple(SOLVERS),
         "integrator": tuple(INTEGRATORS),
+        "positivity": (False, True),
         "dtype": DTYPES,
     }
     for name, choices in known.items():
-        value = getattr(config, name)
-        if value not in choices:
-            raise da.SolverError(
-                f"The {name} {value!r} is unknown; use one of {', '.join(choices)}."
-            )
+        require_choice(name, getattr(config, name), choices)
 
 
 def _require_numbers(config: EulerConfig) -> None:
@@ -165,90 +161,97 @@ def _require_numbers(config: EulerConfig) -> None:
     for name, (rule, good, cure) in rules.items():
         value = getattr(config, name)
         if not (is_number(value) and good(value)):
-            raise da.SolverError(f"'{name}' is {rule}, received {value!r}; {cure}.")
-    if not is_number(config.courant):
-        raise da.SolverError(
-            f"A Courant number is a number, received courant={config.courant!r}; 0.4 is usual."
-        )
+            raise da.SolverError(f"'{name}' is {rule}, received {shown(value)}; {cure}.")
     require_courant(config.courant, config.limit)
+    for name in ("gravity", "ranks"):
+        if getattr(config, name) is not None:
+            require_per_axis(name, getattr(config, name), config.ndim)
     for value in config.gravity or ():
         if not is_number(value):
             raise da.SolverError(
-                f"Gravity has one number per axis, received {value!r}; give an acceleration."
+                f"Gravity has one number per axis, received {shown(value)}; give an acceleration."
             )
 
 
-def _require_shapes(config: EulerConfig) -> None:
-    if not isinstance(config.periodic, bool):
-        _require_entries("periodic", config.periodic, config.ndim, "one entry per axis")
-    for name in ("bounds", "gravity", "ranks"):
-        if getattr(config, name) is not None:
-            _require_entries(name, getattr(config, name), config.ndim, "one entry per axis")
-    _require_state("initial", config.initial, config.ndim)
+def _require_functions(config: EulerConfig) -> None:
+    if callable(config.initial):
+        require_value("initial", config.initial, config.ndim)
+    else:
+        _require_state("initial", config.initial, config.ndim)
     if config.obstacles is not None and not callable(config.obstacles):
         raise da.SolverError(
-            f"'obstacles' is a function of the coordinates, received {config.obstacles!r}; write "
-            "one that is True in solid cells."
+            f"'obstacles' is a function of the coordinates, received {shown(config.obstacles)}; "
+            "write one that is True in solid cells."
         )
+    if config.obstacles is not None:
+        require_value("obstacles", config.obstacles, config.ndim)
 
 
 def _require_sides(config: EulerConfig) -> None:
-    names = config.side_names
-    if not isinstance(config.sides, Mapping):
-        raise da.SolverError(
-            f"'sides' names sides and what they are, received {config.sides!r}; give a dict."
-        )
+    require_sides("sides", config.sides, config)
     for name, side in config.sides.items():
-        if name not in names:
-            raise da.SolverError(
-                f"This box has the sides {', '.join(names) or 'none'}, received '{name}'; name one "
-                "of these."
-            )
         if not isinstance(side, Wall | Inflow | Outflow | Split):
             raise da.SolverError(
-                f"A side is a Wall, Inflow, Outflow or Split, received {side!r} at '{name}'; give "
-                "one of them."
+                f"A side is a Wall, Inflow, Outflow or Split, received {shown(side)} at '{name}'; "
+                "give one of them."
             )
+        if isinstance(side, Split):
+            _require_split(name, side, config)
         for part in (side.first, side.second) if isinstance(side, Split) else (side,):
             _require_side(name, part, config)
 
 
+def _require_split(name: str, side: Split, config: EulerConfig) -> None:
+    if not callable(side.mask):
+        raise da.SolverError(
+            f"The mask of a Split is a function of the time and the coordinates, received "
+            f"{shown(side.mask)} at '{name}'; write one that is True where the first part is."
+        )
+    require_value(f"the mask at '{name}'", side.mask, config.ndim, time=True)
+    for part in (side.first, side.second):
+        if not isinstance(part, Wall | Inflow | Outflow):
+            raise da.SolverError(
+                f"A part of a Split is a Wall, Inflow or Outflow, received {shown(part)} at "
+                f"'{name}'; give one of them."
+            )
+
+
 def _require_side(name: str, side: Side, config: EulerConfig) -> None:
     if isinstance(side, Inflow):
-        _require_state(f"the inflow at '{name}'", side.state, config.ndim)
-        if callable(side.state):
-            raise da.SolverError(
-                f"An inflow has one entry per primitive variable, received {side.state!r} at "
-                f"'{name}'; give a tuple."
-            )
+        _require_state(f"the inflow at '{name}'", side.state, config.ndim, time=True)
         for what, value in (("density", side.state[0]), ("pressure", side.state[-1])):
-            if not callable(value) and not value > 0.0:
-                raise da.SolverError(
-                    f"The {what} of gas is above 0, received {value} at '{name}'; give another one."
-                )
+            _require_positive(f"The {what} of gas", name, value)
     if isinstance(side, Wall):
-        if side.velocity is not None:
-            what = f"the velocity at '{name}'"
-            _require_entries(what, side.velocity, config.ndim, "one entry per axis")
-        if side.temperature is not None and not config.viscosity > 0.0:
+        _require_wall(name, side, config)
+
+
+def _require_wall(name: str, wall: Wall, config: EulerConfig) -> None:
+    require_choice(f"slip at '{name}'", wall.slip, (False, True))
+    if wall.velocity is not None:
+        what = f"the velocity at '{name}'"
+        require_per_axis(what, wall.velocity, config.ndim)
+        for value in wall.velocity:
+            require_value(what, value, config.ndim, time=True)
+    if wall.temperature is not None:
+        require_value(f"the temperature at '{name}'", wall.temperature, config.ndim, time=True)
+        _require_positive("The temperature of a wall", name, wall.temperature)
+        if not config.viscosity > 0.0:
             raise da.SolverError(
                 f"A wall gives heat to a viscous gas alone, received temperature="
-                f"{side.temperature!r} at '{name}' and viscosity 0; leave it out."
+                f"{wall.temperature!r} at '{name}' and viscosity 0; leave it out."
             )
 
 
-def _require_state(name: str, state: Any, ndim: int) -> None:
-    if callable(state):
-        return
-    _require_entries(name, state, ndim + 2, "density, one velocity per axis and pressure")
+def _require_positive(what: str, side: str, value: Any) -> None:
+    if not callable(value) and not value > 0.0:
+        raise da.SolverError(f"{what} is above 0, received {value} at '{side}'; give another one.")
+
+
+def _require_state(name: str, state: Any, ndim: int, *, time: bool = False) -> None:
+    if not isinstance(state, tuple | list) or len(state) != ndim + 2:
+        raise da.SolverError(
+            f"'{name}' has density, one velocity per axis and pressure, received {shown(state)}; "
+            f"give {ndim + 2} in a tuple."
+        )
     for value in state:
-        if not callable(value) and not is_number(value):
-            raise da.SolverError(
-                f"An entry of {name} is a finite number or a function, received {value!r}; give "
-                "one of them."
-            )
-
-
-def _require_entries(name: str, values: Any, count: int, what: str) -> None:
-    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != count:
-        raise da.SolverError(f"'{name}' has {what}, received {values!r}; give {count} in a tuple.")
+        require_value(name, value, ndim, time=time)

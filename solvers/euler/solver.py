@@ -7,11 +7,14 @@ are read around a cell and which alone have conditions. A stage of a step is one
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import distarray as da
+from solvers.box import shown
 from solvers.euler import gas
 from solvers.euler.config import EulerConfig
 from solvers.euler.equation import AXES, Gas
@@ -100,11 +103,11 @@ class EulerSolver(ConservationLaw):
 
     def _require_gas(self) -> None:
         for name, values in (("density", self.primitive[0]), ("pressure", self.pressure)):
-            least = float(values.min())
-            if not least > 0.0:
+            least, most = float(values.min()), float(values.max())
+            if not 0.0 < least <= most < math.inf:
                 raise da.SolverError(
-                    f"The {name} of gas is above 0 everywhere, received {least:g} in the initial "
-                    "state; change 'initial'."
+                    f"The {name} of gas is above 0 everywhere and finite, received {least:g} to "
+                    f"{most:g} in the initial state; change 'initial'."
                 )
 
 
@@ -114,7 +117,7 @@ def _start(config: EulerConfig, grid: da.Grid, solid: da.DistArray | None) -> li
     if callable(given):
         found = [
             grid.from_function(
-                lambda *x, n=n: np.asarray(given(*x)[n], np.float64) + 0.0 * sum(x), dtype=dtype
+                lambda *x, n=n: _entry(given(*x), n, config.ndim) + 0.0 * sum(x), dtype=dtype
             )
             for n in range(config.ndim + 2)
         ]
@@ -127,6 +130,16 @@ def _start(config: EulerConfig, grid: da.Grid, solid: da.DistArray | None) -> li
         for axis in range(config.ndim):
             found[1 + axis] *= 1.0 - solid
     return gas.conserved(found, config.gamma)
+
+
+def _entry(state: Any, number: int, ndim: int) -> Any:
+    """One entry of what a function of the whole state returned."""
+    if not isinstance(state, Sequence | np.ndarray) or len(state) != ndim + 2:
+        raise da.SolverError(
+            "A function of the initial state returns density, one velocity per axis and pressure, "
+            f"received {shown(state)} from it; have it return {ndim + 2} in a tuple."
+        )
+    return np.asarray(state[number], np.float64)
 
 
 def _solid(config: EulerConfig, grid: da.Grid) -> da.DistArray | None:

@@ -65,7 +65,8 @@ def test_what_is_wrong_is_one_error_on_all_ranks():
         ({"initial": (lambda x, y: y - 0.1 + 0.0 * x, 0.0, 0.0, 1.0)}, "The density of gas is"),
         ({"gamma": 1.0}, "'gamma' is above 1, received 1.0"),
         ({"courant": 1.5}, "above 0 and at most 1, received courant=1.5"),
-        ({"riemann": "roe"}, "use one of hllc, hll, rusanov, exact"),
+        ({"riemann": "roe"}, "one of 'hllc', 'hll', 'rusanov', 'exact'"),
+        ({"initial": lambda x, y: (1.0, 0.0)}, "returns density, one velocity per axis and"),
         ({"obstacles": lambda x, y: (x < 0.1) & (y < 0.1)}, "one over the side 'x-'"),
     ):
         refused(
