@@ -154,6 +154,20 @@ def require_conditions(name: str, values: Any, box: Box) -> None:
                 f"A side has a condition such as da.Dirichlet(0.0), received {shown(condition)} "
                 f"for {side!r}; give one."
             )
+        for field in condition.value_fields:
+            if not _finite(getattr(condition, field)):
+                raise da.SolverError(
+                    f"The values of a side are finite, received {shown(condition)} for {side!r}; "
+                    "change them."
+                )
+
+
+def _finite(value: Any) -> bool:
+    """Whether no number among these values of a condition is infinite or nan."""
+    if isinstance(value, tuple | list):
+        return all(map(_finite, value))
+    numbers = isinstance(value, Real | np.ndarray)
+    return not numbers or bool(np.isfinite(value).all())
 
 
 def require_value(name: str, value: Any, ndim: int, *, time: bool = False) -> None:
@@ -245,6 +259,23 @@ def require_known(what: str, values: da.DistArray) -> None:
             f"{what} is a number everywhere, received a function that gives nan in some places; "
             f"give another."
         )
+
+
+def finite_field(grid: da.Grid, value: Field, **options: Any) -> da.DistArray:
+    """An array with these values. Collective.
+
+    Raises
+    ------
+    SolverError
+        A value is not finite.
+    """
+    found = field_of(grid, value, **options)
+    if not np.isfinite(found).all():
+        raise da.SolverError(
+            f"The values of '{options['name']}' are finite, received some that are not; change "
+            "their function."
+        )
+    return found
 
 
 def field_of(grid: da.Grid, value: Field, **options: Any) -> da.DistArray:

@@ -631,8 +631,9 @@ def test_another_time_step_is_refused(dt):
 
 DISC = {"disc": Circle((0.05, 0.5), 0.1)}
 REFUSED = {
-    "tau": ({"viscosity": 0.0}, r"relaxation time tau .* is above 1/2, received viscosity=0.0"),
+    "tau": ({"viscosity": 0.0}, r"relaxation time tau .* above 1/2, received viscosity=0.0"),
     "negative": ({"viscosity": -1.0}, r"above 1/2, received viscosity=-1.0"),
+    "infinite": ({"viscosity": 1e308}, r"finite and above 1/2, .* tau=inf; give a smaller"),
     "lattice": ({"lattice": "D2Q7"}, r"one of D2Q9, D3Q19, D3Q27, received 'D2Q7'"),
     "axes": ({"lattice": "D3Q19"}, r"has 3 axes, received 2 numbers of cells; give D2Q9"),
     "collision": ({"collision": "srt"}, "one of 'bgk', 'trt', 'cumulant', received 'srt'"),

@@ -53,6 +53,7 @@ DEEP = {"cells": (8,), "depth": 1.0}
     ("changes", "text"),
     [
         ({"depth": lambda x: x - 0.5}, "A depth is at least 0, received one of -0.4375"),
+        ({"bathymetry": None}, "'bathymetry' is a finite number or a function, received None"),
         ({"depth": -1.0}, "A depth is at least 0, received depth=-1.0"),
         ({"depth": lambda x: x * np.nan}, "A depth is at least 0, received one of nan"),
         ({"riemann": "hlle"}, "'riemann' is one of 'hll', 'hllc', 'roe', received 'hlle'"),

@@ -9,9 +9,8 @@ import numpy as np
 import distarray as da
 from solvers.advection.config import AdvectionConfig
 from solvers.advection.equation import Transport
-from solvers.box import AXES, is_number
+from solvers.box import AXES, finite_field, is_number
 from solvers.hyperbolic import ConservationLaw
-from solvers.hyperbolic.config import finite_field
 
 
 class AdvectionSolver(ConservationLaw):

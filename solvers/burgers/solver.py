@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from solvers.box import finite_field
 from solvers.burgers.config import COMPONENTS, BurgersConfig
 from solvers.burgers.equation import Burgers
 from solvers.hyperbolic import ConservationLaw
-from solvers.hyperbolic.config import finite_field
 
 
 class BurgersSolver(ConservationLaw):

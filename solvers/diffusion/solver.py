@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import distarray as da
-from solvers.box import AXES, field_of, is_number
+from solvers.box import AXES, field_of, finite_field, is_number
 from solvers.diffusion import kernels
 from solvers.diffusion.config import DiffusionConfig
 from solvers.even_steps import EvenSteps, change, require_step
@@ -56,7 +56,7 @@ class DiffusionSolver(EvenSteps):
         )
         self._scheme = config.integrator
         self.fields = {
-            "u": field_of(self.grid, config.initial, boundary=config.conditions, name="u")
+            "u": finite_field(self.grid, config.initial, boundary=config.conditions, name="u")
         }
         self._make_diffusivity()
         self._make_source()
@@ -101,7 +101,7 @@ class DiffusionSolver(EvenSteps):
         if self.config.source_takes_time:
             self._source = (self.grid.zeros(),)
         elif not is_number(source) or source != 0.0:
-            self._source = (field_of(self.grid, source),)
+            self._source = (finite_field(self.grid, source, name="source"),)
         self._form = kernels.Form(self.config.ndim, bool(self._faces), bool(self._source))
         self._scalars = {f"r{axis}": 1.0 / h for axis, h in enumerate(self.config.spacing)}
         if not self._faces:

@@ -8,14 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
 import distarray as da
 from solvers.box import (
     DTYPES,
     Box,
-    Field,
-    field_of,
     require_box,
     require_cells,
     require_choice,
@@ -139,20 +135,3 @@ class BoxConfig(Box):
             comm=comm,
             device=device,
         )
-
-
-def finite_field(grid: da.Grid, value: Field, **options: Any) -> da.DistArray:
-    """An array with these values. Collective.
-
-    Raises
-    ------
-    SolverError
-        A value is not finite.
-    """
-    found = field_of(grid, value, **options)
-    if not np.isfinite(found).all():
-        raise da.SolverError(
-            f"The values of '{options['name']}' are finite, received some that are not; change "
-            "their function."
-        )
-    return found

@@ -90,10 +90,11 @@ def _require_numbers(config: LatticeConfig) -> None:
             f"The Mach number is at most {LARGEST_MACH}, since errors grow with its square, "
             f"received mach={config.mach}; 0.1 is usual."
         )
-    if not config.tau > 0.5:
+    if not 0.5 < config.tau < math.inf:
         raise da.SolverError(
-            f"The relaxation time tau = 1/2 + 3 viscosity time_step / h^2 is above 1/2, received "
-            f"viscosity={config.viscosity}, by which tau={config.tau}; give a larger viscosity."
+            f"The relaxation time tau = 1/2 + 3 viscosity time_step / h^2 is finite and above "
+            f"1/2, received viscosity={config.viscosity}, by which tau={config.tau}; give a "
+            f"{'larger' if config.tau <= 0.5 else 'smaller'} viscosity."
         )
     if not is_whole(config.measure_every):
         raise da.SolverError(

@@ -191,7 +191,7 @@ def _require_start(config: ShallowWaterConfig) -> None:
         )
     for name in ("depth", "surface", "bathymetry"):
         value = getattr(config, name)
-        if value is not None:
+        if value is not None or name == "bathymetry":
             require_value(name, value, config.ndim)
     if is_number(config.depth) and config.depth < 0.0:  # type: ignore[operator]
         raise da.SolverError(

@@ -125,7 +125,7 @@ def _forces(config: ShallowWaterConfig, scalars: Mapping[str, float]) -> Forces 
         "rubbing": config.manning > 0.0 or config.drag > 0.0,
         "f": config.coriolis,
         "beta": config.beta,
-        "friction": config.gravity * config.manning**2,
+        "friction": config.gravity * config.manning * config.manning,
         "drag": config.drag,
     }
 
