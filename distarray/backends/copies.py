@@ -94,6 +94,7 @@ void distarray_copy(const struct copy *copies, int64_t count) {
 """.replace("PARALLEL_BYTES", str(PARALLEL_BYTES))
 
 _LOOPS = 4
+_COLUMNS = 5 + 3 * _LOOPS
 #: Bytes of a run up to which two copies gain from being made together.
 _THIN = 64
 #: Effort spent on finding out whether two strided arrays overlap.
@@ -108,11 +109,33 @@ def prepare(copies: Sequence[BoxCopy]) -> CopyList:
     BackendError
         Source and target of a copy differ in shape or dtype.
     """
+    function = compiled() if any(copy.source.size for copy in copies) else None
+    if function is not None:
+        return prepare_by(function, copies)
+    return _NumpyCopies(_kept(copies))
+
+
+def compiled() -> Any:
+    """The function that makes copies, or None where nothing may be compiled. Local."""
+    return native.load(SOURCE, "distarray_copy")
+
+
+def prepare_by(function: Any, copies: Sequence[BoxCopy]) -> CompiledCopies:
+    """The same by what `compiled` gave, whatever may be compiled by now. Local.
+
+    Raises
+    ------
+    BackendError
+        Source and target of a copy differ in shape or dtype.
+    """
+    return CompiledCopies(function, _kept(copies))
+
+
+def _kept(copies: Sequence[BoxCopy]) -> list[BoxCopy]:
+    """Those that move anything, of all that are checked."""
     for copy in copies:
         copy.require_alike()
-    kept = [copy for copy in copies if copy.source.size]
-    function = native.load(SOURCE, "distarray_copy") if kept else None
-    return _NumpyCopies(kept) if function is None else _CompiledCopies(function, kept)
+    return [copy for copy in copies if copy.source.size]
 
 
 class _NumpyCopies:
@@ -124,7 +147,7 @@ class _NumpyCopies:
             np.copyto(copy.target, copy.source)
 
 
-class _CompiledCopies:
+class CompiledCopies:
     """Copies by a compiled function.
 
     Attributes
@@ -134,7 +157,7 @@ class _CompiledCopies:
     """
 
     def __init__(self, function: Any, copies: Sequence[BoxCopy]) -> None:
-        self._take(function, np.array(list(_table(copies)), np.int64), copies)
+        self._take(function, np.array(list(_table(copies)), np.int64).reshape(-1, _COLUMNS), copies)
 
     def _take(self, function: Any, table: HostArray, kept: Any) -> None:
         self.function, self.table = function, table
@@ -144,7 +167,7 @@ class _CompiledCopies:
     def __call__(self, stream: Stream | None = None) -> None:
         self._call()
 
-    def moved(self, sources: int, targets: int) -> _CompiledCopies:
+    def moved(self, sources: int, targets: int) -> CompiledCopies:
         """The same between memory so many bytes further on, which the caller keeps. Local."""
         table = self.table.copy()
         table[:, 0] += sources
@@ -152,7 +175,7 @@ class _CompiledCopies:
         twins = table[:, 2] != 0
         table[twins, 2] += sources
         table[twins, 3] += targets
-        found = object.__new__(_CompiledCopies)
+        found = object.__new__(CompiledCopies)
         found._take(self.function, table, self)
         return found
 

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from distarray.arraylike import HostArray
+from distarray.backends import copies
 from distarray.backends.base import Backend, CopyList
 from distarray.block import Block
 from distarray.comm.base import Communicator, PersistentExchange, Request, Transfer
@@ -114,7 +115,11 @@ void distarray_finish(struct side *sides, int64_t count, copier *copy) {
 }
 """.replace("SLOTS", str(SLOTS))
 _FIRST = ctypes.c_int64(0)
-_FUNCTIONS = ("distarray_begin", "distarray_wait", "distarray_finish")
+_FUNCTIONS = {
+    "distarray_begin": ctypes.c_int64,
+    "distarray_wait": ctypes.c_int64,
+    "distarray_finish": None,
+}
 
 
 class Channel:
@@ -146,6 +151,7 @@ class Channels:
         Of the largest message.
     outgoing, incoming : dict of rank to Channel
     functions : sequence of compiled functions
+        The one that makes copies first.
     """
 
     def __init__(
@@ -188,15 +194,16 @@ def channels(communicator: Communicator, backend: Backend) -> Channels | None:
 
 
 def _made(communicator: Any, backend: Backend) -> Channels | None:
-    functions = [backend.load(SOURCE, name) for name in _FUNCTIONS]
+    functions = [copies.compiled(), *(backend.load(SOURCE, name) for name in _FUNCTIONS)]
+    for function, result in zip(functions[1:], _FUNCTIONS.values(), strict=True):
+        if function is not None:  # one function for all communicators, also those without memory
+            function.restype = result
     wanted = os.environ.get("DISTARRAY_SHARED_MEMORY") != "0" and None not in functions
     if not communicator.allreduce(np.array([wanted]), "min")[0]:
         return None
     found = communicator.shared_memory(_node_bytes)
     if found is None or _place_bytes(len(found.ranks)) < LEAST_BYTES:
         return None
-    for function in functions[:2]:
-        function.restype = ctypes.c_int64
     memory = found.memory[: _node_bytes(len(found.ranks))]
     return Channels(found.ranks, communicator.rank, memory, functions)
 
@@ -243,14 +250,13 @@ class SharedExchange:
         near_receives, far_receives = _divided(plan.receives, channels.incoming, channels.nbytes)
         sides = [(channels.outgoing[m.rank], m, False) for m in near_sends]
         sides += [(channels.incoming[m.rank], m, True) for m in near_receives]
-        made = [_side(*side, blocks) for side in sides]
+        made = [_side(channels.functions[0], *side, blocks) for side in sides]
         self._held = [by_mpi for _, by_mpi, *_ in made]
         self._table = np.array([row for row, *_ in made], np.int64)
         self._kept = sides, made
         self._requests: list[Request] = []
         self._late: list[_ByMpi] = []
-        copier = made[0][2] if made else 0
-        self._prepare_calls(channels, copier)
+        self._prepare_calls(channels)
         self._far: PersistentExchange | None = None
         if far_sends or far_receives:
             sent = MessageBuffers(far_sends, blocks, backend)
@@ -259,10 +265,10 @@ class SharedExchange:
             self._pack_far = backend.prepare_copies(sent.packing())
             self._unpack_far = backend.prepare_copies(received.unpacking())
 
-    def _prepare_calls(self, channels: Channels, copier: int) -> None:
+    def _prepare_calls(self, channels: Channels) -> None:
         """Arguments of the compiled functions, converted once."""
-        begin, wait, finish = channels.functions
-        sides, copy = ctypes.c_void_p(self._table.ctypes.data), ctypes.c_void_p(copier)
+        copier, begin, wait, finish = channels.functions
+        sides, copy = ctypes.c_void_p(self._table.ctypes.data), ctypes.cast(copier, ctypes.c_void_p)
         count, once = ctypes.c_int64(len(self._table)), ctypes.c_int64(1)
         looks = once if self._communicator.crowded else ctypes.c_int64(_LOOKS)
         self._count = len(self._table)
@@ -333,25 +339,19 @@ def _divided(
 
 
 def _side(
-    channel: Channel, message: Message, incoming: bool, blocks: Sequence[Block]
-) -> tuple[list[int], _ByMpi, int, list[Any]]:
-    """A row of the table of sides, the same message by MPI, the address of what copies, and what
-    has to be kept.
-    """
+    copier: Any, channel: Channel, message: Message, incoming: bool, blocks: Sequence[Block]
+) -> tuple[list[int], _ByMpi, list[Any]]:
+    """A row of the table of sides, the same message by MPI, and what has to be kept."""
     backend = blocks[0].backend
     buffer = backend.buffer(message.nbytes)
     first, *others = (*channel.places, buffer)
     buffers = MessageBuffers([message], blocks, backend, places=[first])
-    # Compiled, as all that this module needs.
-    copies: list[Any] = [
-        backend.prepare_copies(buffers.unpacking() if incoming else buffers.packing())
-    ]
+    # Not as the backend would by now: all ranks go by what was compiled when channels were made.
+    made = [copies.prepare_by(copier, buffers.unpacking() if incoming else buffers.packing())]
     for place in others:
         beyond = place.ctypes.data - first.ctypes.data
-        copies.append(copies[0].moved(*((beyond, 0) if incoming else (0, beyond))))
+        made.append(made[0].moved(*((beyond, 0) if incoming else (0, beyond))))
     row = [int(incoming), 0, 0, channel.state.ctypes.data]
-    for full, empty, one in zip(channel.full, channel.empty, copies[:SLOTS], strict=True):
+    for full, empty, one in zip(channel.full, channel.empty, made[:SLOTS], strict=True):
         row += [full, empty, one.table.ctypes.data, len(one.table)]
-    copier = ctypes.cast(copies[0].function, ctypes.c_void_p).value or 0
-    by_mpi = _ByMpi((message.rank, buffer), copies[-1], incoming=incoming)
-    return row, by_mpi, copier, copies
+    return row, _ByMpi((message.rank, buffer), made[-1], incoming=incoming), made

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import time
+from unittest import mock
 
 import numpy as np
 
@@ -155,6 +156,24 @@ def test_the_variable_leaves_all_messages_to_mpi():
     finally:
         del os.environ["DISTARRAY_SHARED_MEMORY"]
     assert np.array_equal(new.gather(), np.roll(u.gather(), 1, axis=0))
+    one_exchange()  # through memory still, where others have none
+
+
+def one_exchange():
+    block = make(row(), (1, 1))
+    exchange = through_memory([block], [{(): star(2, 1)}])
+    fill(block, 1)
+    exchange.begin().finish()
+    check(block, {(): star(2, 1)}, 1)
+
+
+def test_what_may_be_compiled_later_does_not_matter():
+    """Nor on which ranks: all of them take the memory that they have made."""
+    channels()
+    for unlike in (0, 1, None):
+        numpy = {"DISTARRAY_EXECUTOR": "numpy"} if communicator().rank != unlike else {}
+        with mock.patch.dict(os.environ, numpy):
+            one_exchange()
 
 
 @stencil
