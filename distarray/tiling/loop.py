@@ -144,7 +144,10 @@ class Tiling:
         """Measure what is fastest, by steps that count."""
         candidates = self._candidates(number)
         singles = min(candidates, default=1)
-        if not candidates or room < PASSES * (singles + sum(candidates)):
+        while candidates and room < PASSES * (singles + sum(candidates)):
+            candidates.pop()
+        if not candidates:  # nor will there be any in this loop, whose pauses come as often
+            self._depth = 1
             return 0
         done, seconds = 0, []
         for depth in (1, *candidates):
@@ -152,6 +155,7 @@ class Tiling:
             for _ in range(PASSES):
                 tiled = None if depth == 1 else self._tiled(depth, number + done)
                 if depth > 1 and tiled is None:
+                    self._depth = 1
                     return done
                 start = clock.perf_counter()
                 (self._single if tiled is None else tiled.run)(number + done, steps)
