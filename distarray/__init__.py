@@ -12,6 +12,7 @@ array, grid                                    the distributed array and the gri
 random, fft, lines, linalg, points, kernels    what is done with arrays,
 iterate, io                                    many times over, and kept in files
 report, timeline                               where the time went
+TensorBoard                                    curves of scalars
 cli, view, testing                             programs, and helpers for tests
 
 Importing this package initialises neither MPI nor a device. `save`, `load`, `Snapshot` and
@@ -71,6 +72,7 @@ from distarray.reductions import (
 )
 from distarray.report import Report, report
 from distarray.stencil.language import coordinate, index, reduce, spacing, where
+from distarray.tensorboard import TensorBoard
 from distarray.timeline import timeline
 
 if TYPE_CHECKING:
@@ -117,6 +119,7 @@ __all__ = [
     "StencilError",
     "StencilKernel",
     "Symmetry",
+    "TensorBoard",
     "UnsupportedError",
     "asarray",
     "begin_all",

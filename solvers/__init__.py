@@ -4,6 +4,7 @@
 - `progress`       the line that says how far a run is
 - `state`          the configuration of a solver as plain values, and what differs in it
 - `series`         what a run writes while it goes on
+- `curves`         its scalars for TensorBoard
 - `comparison`     computed values beside those of a reference
 - `running`        what all cases do: begin or go on, run, save, draw, compare
 - `plot`           pictures of fields of cells

@@ -46,6 +46,10 @@ SOME: dict[str, dict[str, Any]] = {
         "metavar": "STEPS",
         "help": "steps between files (default: none)",
     },
+    "tensorboard": {
+        "action": "store_true",
+        "help": "write the scalars of outputs as curves for TensorBoard too",
+    },
     "advection": {
         "choices": ("central", "upwind", "weno"),
         "default": "central",

@@ -8,6 +8,7 @@ are read when the next measurement is due, so that no step waits for a reduction
 from __future__ import annotations
 
 import abc
+import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,6 +80,7 @@ class Solver(abc.ABC):
         callback: Callable[[], Any] | None = None,
         visits: Sequence[tuple[float, Callable[[], Any]]] = (),
         checkpoints: da.Checkpointer | None = None,
+        tensorboard: bool = False,
     ) -> None:
         """Advance until a time is reached or the flow is steady. Collective.
 
@@ -107,12 +109,17 @@ class Solver(abc.ABC):
         checkpoints : Checkpointer, optional
             Takes the state after every step, to write it when that is due or a signal was received;
             see `resume`. It stays open.
+        tensorboard : bool
+            Show the scalars of outputs as curves of TensorBoard too, in files of the folder, with
+            cells/s and the share of messages that was hidden. Needs the extra `tensorboard`.
 
         Raises
         ------
         SolverError
-            Nothing says when to stop, an end or a number of steps that is none, or the state is no
-            longer finite.
+            Nothing says when to stop, an end or a number of steps that is none, curves without
+            output, or the state is no longer finite.
+        UnsupportedError
+            The extra `tensorboard` is needed and not installed. The same on all ranks.
         FileError
             The folder cannot be made or takes no files, or its table is of another run; or a
             checkpoint cannot be written.
@@ -120,12 +127,21 @@ class Solver(abc.ABC):
             With code 75, after a signal for which `checkpoints` wrote one.
         """
         _require_end(until, steady, max_steps, every)
-        series = self._series(output) if output is not None and every else None
+        series = None
+        if output is not None and every:
+            series = self._series(output, tensorboard=tensorboard)
+        elif tensorboard:
+            raise da.SolverError(
+                f"Curves for TensorBoard are of outputs, received every={shown(every)} and "
+                f"output={shown(output)}; give steps between outputs and a folder."
+            )
         last = None if max_steps is None else self.step_count + max_steps
         left = [visit for visit in visits if visit[0] > self.time]
-        with Progress(
-            self, until=until, steady=steady, enabled=progress and self.grid.is_root
-        ) as line:
+        shows = progress and self.grid.is_root
+        with (
+            contextlib.nullcontext() if series is None else contextlib.closing(series),
+            Progress(self, until=until, steady=steady, enabled=shows) as line,
+        ):
             while not self._done(until, steady, last):
                 dt = self._advance(left[0][0] if left else until)
                 line.show(dt)
@@ -275,9 +291,11 @@ class Solver(abc.ABC):
             or (last is not None and self.step_count >= last)
         )
 
-    def _series(self, output: str | os.PathLike[str]) -> Series:
+    def _series(self, output: str | os.PathLike[str], *, tensorboard: bool) -> Series:
         columns = ["dt", "residual", *self.scalars()]
-        return Series(output, self.grid, self.fields, columns, self.step_count)
+        return Series(
+            output, self.grid, self.fields, columns, self.step_count, tensorboard=tensorboard
+        )
 
     def _emit(self, series: Series | None, dt: float, callback: Callable[[], Any] | None) -> None:
         if series is not None:

@@ -11,7 +11,7 @@ import distarray as da
 from solvers.box import require_cells
 
 #: What cases read whose solvers have no schemes named "advection".
-RUNS = ("until", "every", "checkpoint", "restart")
+RUNS = ("until", "every", "tensorboard", "checkpoint", "restart")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Options:
     number: float = 100.0
     until: float | None = None
     every: int = 0
+    tensorboard: bool = False
     advection: Literal["central", "upwind", "weno"] = "central"
     checkpoint: int = 0
     restart: Path | bool = False
@@ -66,7 +67,7 @@ class Case:
     number: float = 100.0
     number_name: str = "reynolds"
     number_help: str = "Reynolds number"
-    reads: tuple[str, ...] = ("until", "every", "advection", "checkpoint", "restart")
+    reads: tuple[str, ...] = ("until", "every", "tensorboard", "advection", "checkpoint", "restart")
     choices: tuple[Choice, ...] = ()
 
     def chosen(self, **names: str) -> dict[str, str]:

@@ -65,6 +65,7 @@ def run(
             progress=True,
             visits=visits,
             checkpoints=checkpoints,
+            tensorboard=options.tensorboard,
         )
 
 

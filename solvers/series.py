@@ -5,6 +5,7 @@
     scalars.csv            one row for each output: step, time, dt, residual and the solver's own
     steps.vtkhdf.series    the files as an animation for ParaView: arrays of cells, uniform grids
     steps.xdmf             the same for what the .xdmf files show: faces, edges, stretched grids
+    events.out.tfevents.*  the scalars as curves for TensorBoard, where they are asked for
 
 A row is written by one call, and flushed to the disk before the next; what a crash leaves is whole
 rows and perhaps a torn one at the end. A run that goes on from an earlier step cuts that off, and
@@ -29,6 +30,7 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import distarray as da
+from solvers.curves import Curves
 
 #: Start and end of the lists, and what stands between entries.
 _SERIES = ('{\n "file-series-version": "1.0",\n "files": [\n', "\n ]\n}\n", ",\n")
@@ -67,6 +69,8 @@ class Series:
     step : int
         Where the run begins or goes on: what the folder says about later steps is dropped. Their
         files stay until they are written again.
+    tensorboard : bool
+        Show the scalars as curves too.
 
     Raises
     ------
@@ -82,6 +86,8 @@ class Series:
         fields: Mapping[str, da.DistArray],
         columns: Sequence[str],
         step: int,
+        *,
+        tensorboard: bool = False,
     ) -> None:
         make_folder(folder, grid)
         self.folder = Path(folder)
@@ -91,6 +97,7 @@ class Series:
         self._series = _List(self.folder / "steps.vtkhdf.series", *_SERIES)
         self._drawn = _List(self.folder / "steps.xdmf", *_XDMF)
         self._at_root(lambda: self._go_on(step))
+        self._curves = Curves(folder, grid, columns, step) if tensorboard else None
 
     @property
     def table(self) -> Path:
@@ -112,6 +119,14 @@ class Series:
         entry = Entry(step, time)
         row = ",".join([str(step), *(repr(float(value)) for value in (time, *values))])
         self._at_root(lambda: self._append(entry, row))
+        if self._curves is not None:
+            curves, speed = self._curves, self._curves.speed(step)
+            self._at_root(lambda: curves.add(step, values, speed))
+
+    def close(self) -> None:
+        """End the file of curves, if there is one. Local."""
+        if self._curves is not None:
+            self._curves.close()
 
     # Root alone.
 

@@ -38,7 +38,7 @@ LAYERS = {
     "uses": (
         "random", "pencils", "lines", "line_transforms", "fft", "linalg", "kernels", "graphs",
         "tiling", "tuning", "tuning.steps",
-        "iterate", "io", "logging", "report", "timeline",
+        "iterate", "io", "logging", "report", "tensorboard", "timeline",
     ),
     "package": ("__init__",),
     "programs": (
@@ -55,6 +55,7 @@ HOMES = {
     "isal": ("distarray/io/crc.py",),
     "cupy": ("distarray/backends/cuda.py",),
     "ducc0": ("distarray/line_transforms.py",),
+    "tensorboardX": ("distarray/tensorboard.py",),
     "scipy": ("distarray/line_transforms.py",),
     "matplotlib": (
         "distarray/pictures.py",
