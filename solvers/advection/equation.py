@@ -31,7 +31,7 @@ import numpy as np
 
 import distarray as da
 from solvers.box import AXES
-from solvers.hyperbolic import Cell, Equation, beside, reconstruction, total
+from solvers.hyperbolic import Cell, Equation, beside, moved, reconstruction, total
 from solvers.hyperbolic.limiters import LIMITERS
 
 Symbol = Any
@@ -103,11 +103,11 @@ class Transport(Equation):
     def _flux(self, u: Symbol, cell: Cell, axis: int, n: int) -> Symbol:
         """The velocity times the value on the low side of the cell n further along the axis."""
         velocity = self._velocity(cell)[axis]
-        face = _moved((0,) * self.ndim, axis, n)
+        face = moved((0,) * self.ndim, axis, n)
         if self.signs is None:
             v = velocity.shift(axis, n)
             left, right = reconstruction(self.scheme, self.limiter).faces(beside(u, axis, n))
-            left = self._held(left, u, cell, _moved(face, axis, -1))
+            left = self._held(left, u, cell, moved(face, axis, -1))
             right = self._held(right, u, cell, face)
             return v * da.where(v > 0.0, left, right)
         if not self.signs[axis]:
@@ -116,12 +116,12 @@ class Transport(Equation):
         if self.scheme == "ctu":
             value = _Corners(u, cell, self).value(axis, face, frozenset({axis}))
             if self.fed:
-                upwind = _moved(face, axis, -1) if forth else face
+                upwind = moved(face, axis, -1) if forth else face
                 value = value + 0.5 * cell.dt * cell.arrays["source"][upwind]
         else:
             sides = reconstruction(self.scheme, self.limiter).faces(beside(u, axis, n))
             value = sides[0 if forth else 1]
-        return velocity * self._held(value, u, cell, _moved(face, axis, -1) if forth else face)
+        return velocity * self._held(value, u, cell, moved(face, axis, -1) if forth else face)
 
     def _held(self, value: Symbol, u: Symbol, cell: Cell, upwind: Offset) -> Symbol:
         """The value on a face, of which the upwind cell takes its share."""
@@ -137,7 +137,7 @@ class Transport(Equation):
             if self.signs is not None:
                 parts.append(r * abs(v))
             else:
-                out = np.maximum(v[_moved(at, axis, 1)], 0.0) - np.minimum(v[at], 0.0)
+                out = np.maximum(v[moved(at, axis, 1)], 0.0) - np.minimum(v[at], 0.0)
                 parts.append(r * out)
         return total(parts)
 
@@ -156,7 +156,7 @@ class _Corners:
     def value(self, axis: int, face: Offset, seen: frozenset[int]) -> Symbol:
         """On the low side of a cell along an axis, corrected along the axes not yet seen."""
         forth = self._signs[axis] > 0
-        at = _moved(face, axis, -1) if forth else face
+        at = moved(face, axis, -1) if forth else face
         half = 0.5 * self._slope(axis, at)
         value = self._u[at] + ((1.0 - self._courant[axis]) * half if forth
                                else (-1.0 - self._courant[axis]) * half)  # fmt: skip
@@ -165,14 +165,10 @@ class _Corners:
         others = [n for n, sign in enumerate(self._signs) if sign and n not in seen]
         came = []
         for other in others:
-            low, high = (self.value(other, _moved(at, other, n), seen | {other}) for n in (0, 1))
+            low, high = (self.value(other, moved(at, other, n), seen | {other}) for n in (0, 1))
             came.append(share * self._courant[other] * (high - low))
         return value - total(came) if came else value
 
     def _slope(self, axis: int, at: Offset) -> Symbol:
-        low, here, high = (self._u[_moved(at, axis, n)] for n in (-1, 0, 1))
+        low, here, high = (self._u[moved(at, axis, n)] for n in (-1, 0, 1))
         return self._limiter(here - low, high - here)
-
-
-def _moved(offset: Offset, axis: int, n: int) -> Offset:
-    return (*offset[:axis], offset[axis] + n, *offset[axis + 1 :])

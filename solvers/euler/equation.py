@@ -21,7 +21,7 @@ from solvers.euler.gas import State, Symbol
 from solvers.euler.mirror import around_walls, mirrored
 from solvers.euler.scheme import Scheme
 from solvers.euler.viscous import Around, viscous
-from solvers.hyperbolic import Cell, Equation, total
+from solvers.hyperbolic import Cell, Equation, moved, total
 
 AXES = "xyz"
 
@@ -105,7 +105,7 @@ class Gas(Equation):
             return [w[c].shift(axis, n + k) for c in range(self.ndim + 2)]
 
         def diagonal(offset: Sequence[int]) -> State:
-            return [w[c][_moved(offset, axis, n)] for c in range(self.ndim + 2)]
+            return [w[c][moved(offset, axis, n)] for c in range(self.ndim + 2)]
 
         seen: Cells = cells
         around: Around = diagonal
@@ -133,16 +133,12 @@ class Gas(Equation):
             return [-value if c - 1 in turned else value for c, value in enumerate(state)]
 
         def solid(offset: Sequence[int]) -> Symbol:
-            return cell.arrays["solid"][_moved(offset, axis, n)] > 0.0
+            return cell.arrays["solid"][moved(offset, axis, n)] > 0.0
 
         def along(k: int) -> Symbol:
-            return solid(_moved((0,) * self.ndim, axis, k))
+            return solid(moved((0,) * self.ndim, axis, k))
 
         return (
             mirrored(cells, along, self.scheme.faces.reach, image),
             around_walls(around, solid, axis, image),
         )
-
-
-def _moved(offset: Sequence[int], axis: int, n: int) -> tuple[int, ...]:
-    return tuple(o + n * (a == axis) for a, o in enumerate(offset))

@@ -10,6 +10,7 @@ import distarray as da
 from solvers.euler.faces import Cells
 from solvers.euler.gas import State, Symbol
 from solvers.euler.viscous import Around
+from solvers.hyperbolic import moved
 
 
 def mirrored(
@@ -79,20 +80,16 @@ def around_walls(
     """
 
     def column(offset: Sequence[int], n: int) -> State:
-        far = tuple(n if a == axis else o for a, o in enumerate(offset))
-        near = _beside(axis, n, len(offset))
+        far = moved(offset, axis, n - offset[axis])
+        near = moved((0,) * len(offset), axis, n)
         return _chosen(solid(far), turned(cells(near)), cells(far))
 
     def seen(offset: Sequence[int]) -> State:
         n = offset[axis]
         behind = turned(column(offset, -1 - n))
-        return _chosen(solid(_beside(axis, n, len(offset))), behind, column(offset, n))
+        return _chosen(solid(moved((0,) * len(offset), axis, n)), behind, column(offset, n))
 
     return seen
-
-
-def _beside(axis: int, n: int, ndim: int) -> tuple[int, ...]:
-    return tuple(n * (a == axis) for a in range(ndim))
 
 
 def _chosen(condition: Symbol, a: State, b: State) -> State:

@@ -12,7 +12,7 @@
 """
 
 from solvers.hyperbolic.integrators import INTEGRATORS, Integrator, Stage, integrator
-from solvers.hyperbolic.kernels import Cell, Equation, beside, total
+from solvers.hyperbolic.kernels import Cell, Equation, beside, moved, total
 from solvers.hyperbolic.limiters import LIMITERS
 from solvers.hyperbolic.reconstruction import (
     RECONSTRUCTIONS,
@@ -33,6 +33,7 @@ __all__ = [
     "Stage",
     "beside",
     "integrator",
+    "moved",
     "reconstruction",
     "total",
 ]

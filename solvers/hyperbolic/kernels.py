@@ -135,6 +135,11 @@ def beside(u: Symbol, axis: int, n: int) -> Callable[[int], Symbol]:
     return lambda k: u.shift(axis, n + k)
 
 
+def moved(offset: Sequence[int], axis: int, n: int) -> tuple[int, ...]:
+    """The offset of the cell n further along an axis. Local."""
+    return (*offset[:axis], offset[axis] + n, *offset[axis + 1 :])
+
+
 @functools.cache
 def stage_kernel(equation: Equation, layout: Layout, ndim: int) -> Any:
     """The kernel of a stage, called with the fields now, at the start and new, then the derived
