@@ -22,6 +22,7 @@ from distarray.errors import ArrayError, StencilError, shown
 from distarray.graphs import PlannedCall, Replay
 from distarray.kernels.apply import StencilKernel
 from distarray.layout import Component
+from distarray.point_stages import PointStage, checked
 from distarray.profile import Profile
 from distarray.progress import Progress
 from distarray.regions import Box, without
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 #: Steps from which ranks make sure that they all do as many: the message is small beside them.
 WORTH_COMPARING = 20
+
+#: A planned call, or points with the number of a step.
+PlannedStage = PlannedCall | tuple[PointStage, list[Any]]
 
 Callback = Callable[[int, float, tuple["DistArray", ...]], Any]
 
@@ -63,8 +67,19 @@ class _Stage:
         return {name: values[name] for name in self.scalars} | self.statics
 
 
+@dataclass(frozen=True)
+class _PointsOfStep:
+    """What a step does at points, and the position of its array."""
+
+    points: PointStage
+    positions: tuple[int, ...]
+
+
+Step = StencilKernel | Sequence[tuple[StencilKernel | PointStage, Sequence[int]]]
+
+
 def iterate(
-    step: StencilKernel | Sequence[tuple[StencilKernel, Sequence[int]]],
+    step: Step,
     *arrays: DistArray,
     steps: int,
     rotate: Sequence[int] = (0, 1),
@@ -83,6 +98,8 @@ def iterate(
     ----------
     step : kernel, or list of (kernel, positions)
         Kernels run in order on `arrays[p] for p in positions`; a single kernel takes all arrays.
+        Besides kernels the list may hold points, with the position of one array: values added by
+        `points.adding(...)`, and recorded by `points.recording()`.
     *arrays : DistArray
         States from the oldest to the target, and coefficients.
     steps : int
@@ -134,13 +151,14 @@ def iterate(
     Loops are tiled on the CPU, on grids of two or three axes, where kernels are compiled and have
     one colour, and arrays lie on one grid and are no components of others. Any location, boundary
     condition, profile and chain of kernels will do but these: Custom conditions, and Piecewise ones
-    that fix some points of a face on which points lie and leave others free. Boundary functions
-    are called for all steps of a pass before it. "auto" leaves loops alone whose scalars are
+    that fix some points of a face on which points lie and leave others free. Points of a step are
+    tiled with it, if no condition fixes points of their arrays and what is added is real or complex
+    floating point. Boundary functions are called for all steps of a pass before it. "auto" leaves loops alone whose scalars are
     functions. Other loops make single steps; a line on standard error says why if a `tile` was
     given.
 
     A device is given many steps at once, as a graph, where one rank runs or messages go by NCCL,
-    unless kernels return reductions, scalars are functions of the step, or conditions depend on the
+    unless steps have points, kernels return reductions, scalars are functions of the step, or conditions depend on the
     time or on other arrays.
 
     Raises
@@ -174,14 +192,15 @@ def iterate(
     """
     from distarray.tiling.loop import Tiling  # with all that compiles, which not all programs do
 
-    stages = _stages(step, len(arrays), scalars, dt)
+    stages = _stages(step, arrays, scalars, dt)
+    kernels = _kernels(stages)
     positions = _check_rotation(arrays, rotate)
     counts = {"steps": steps, "first": first, "every": every}
     _check_counts(counts, tile, callback, (time, 0.0 if dt is None else dt))
     state = list(arrays)
     if not steps:
         return _newest(state, positions)
-    varying = {name: scalars[name] for stage in stages for name in stage.scalars if name != "dt"}
+    varying = {name: scalars[name] for stage in kernels for name in stage.scalars if name != "dt"}
     loop = _Loop(stages, state, positions, varying, (time, dt, first))
     last = _start(stages, state, positions, loop.time(0), loop.values(0))
     field = next(array for array in state if not isinstance(array, Profile))
@@ -192,7 +211,7 @@ def iterate(
     # A function of the step number may look at the arrays: it is called between single steps,
     # unless a `tile` was asked for.
     tiling = Tiling(loop, tile, steps)
-    alone = field.block.backend.host or loop.calls_functions
+    alone = field.block.backend.host or loop.calls_functions or len(kernels) < len(stages)
     replay = None if alone else loop.replay(every or steps)
     number = 0
     with Progress(steps, cells=cells, enabled=progress and field.block.rank == 0) as bar:
@@ -219,7 +238,7 @@ class _Loop:
 
     def __init__(
         self,
-        stages: Sequence[_Stage],
+        stages: Sequence[_Stage | _PointsOfStep],
         arrays: list[DistArray],
         positions: tuple[int, ...],
         scalars: Mapping[str, Any],
@@ -228,6 +247,7 @@ class _Loop:
         self.arrays = arrays
         self.cycle = max(len(positions), 1)
         self._stages, self._positions, self._scalars = stages, positions, scalars
+        self._kernels = _kernels(stages)
         self._start, self._dt, self._first = times
         self.calls_functions = any(map(callable, scalars.values()))
         self._evaluated: tuple[int, dict[str, Any]] = (-1, {})
@@ -246,20 +266,34 @@ class _Loop:
     def step(self, number: int) -> None:
         now, values = self.time(number), self.values(number)
         for stage in self._stages:
-            stage.run(self.arrays, now, values)
+            if isinstance(stage, _PointsOfStep):
+                stage.points.run(self.arrays[stage.positions[0]], self._first + number)
+            else:
+                stage.run(self.arrays, now, values)
         _rotate(self.arrays, self._positions)
 
     def planned(self, number: int, arrays: Sequence[DistArray]) -> list[PlannedCall]:
+        """The calls of a step without what it does at points."""
         now, values = self.time(number), self.values(number)
-        return [stage.prepare(arrays, now, values) for stage in self._stages]
+        return [stage.prepare(arrays, now, values) for stage in self._kernels]
+
+    def staged(self, number: int, arrays: Sequence[DistArray]) -> list[PlannedStage]:
+        """All of a step: plans with values of scalars, and points with the number of the step."""
+        calls = iter(self.planned(number, arrays))
+        return [
+            (stage.points, [self._first + number])
+            if isinstance(stage, _PointsOfStep)
+            else next(calls)
+            for stage in self._stages
+        ]
 
     @property
     def first_kernel(self) -> StencilKernel:
-        """The one that a step begins with."""
-        return self._stages[0].kernel
+        """The first one of a step."""
+        return self._kernels[0].kernel
 
     def positions_of_stages(self) -> tuple[tuple[int, ...], ...]:
-        """The positions of the arrays of each kernel."""
+        """The positions of the arrays of each stage."""
         return tuple(stage.positions for stage in self._stages)
 
     def rotated(self, arrays: Sequence[DistArray]) -> list[DistArray]:
@@ -270,14 +304,14 @@ class _Loop:
     def replay(self, longest: int) -> Replay:
         """What advances the loop by graphs of at most so many steps."""
         key = (
-            tuple((id(stage.kernel), stage.positions) for stage in self._stages),
+            tuple((id(stage.kernel), stage.positions) for stage in self._kernels),
             self._positions,
             tuple(array.key for array in self.arrays),
         )
         timed = self._dt is not None and any(
-            "time" in stage.kernel.scalar_names for stage in self._stages
+            "time" in stage.kernel.scalar_names for stage in self._kernels
         )
-        return Replay(self, self._stages[0].kernel, key, constant=not timed, longest=longest)
+        return Replay(self, self.first_kernel, key, constant=not timed, longest=longest)
 
 
 def _values(scalars: Mapping[str, Any], number: int, dt: float | None) -> dict[str, Any]:
@@ -294,17 +328,15 @@ def _newest(state: Sequence[DistArray], positions: Sequence[int]) -> DistArray:
 
 
 def _stages(
-    step: StencilKernel | Sequence[tuple[StencilKernel, Sequence[int]]],
-    count: int,
-    scalars: dict[str, Any],
-    dt: float | None,
-) -> tuple[_Stage, ...]:
-    """The kernels of a step; every scalar must be named by one of them and every scalar they need
-    be there.
+    step: Step, arrays: Sequence[Any], scalars: dict[str, Any], dt: float | None
+) -> tuple[_Stage | _PointsOfStep, ...]:
+    """The stages of a step; every scalar must be named by a kernel and every scalar they need be
+    there.
     """
-    stages = []
+    stages: list[_Stage | _PointsOfStep] = []
+    count = len(arrays)
     for kernel, positions in _pairs(step, count):
-        if not isinstance(kernel, StencilKernel):
+        if not isinstance(kernel, StencilKernel | PointStage):
             raise StencilError(
                 "A step of iterate must be a kernel made by da.stencil, got "
                 f"{shown(kernel)}; decorate the function."
@@ -312,18 +344,25 @@ def _stages(
         wrong = [p for p in positions if not -1 < p < count]
         if wrong:
             raise StencilError(
-                f"Position {wrong[0]} of kernel '{kernel.name}' is outside the {count} arrays "
+                f"Position {wrong[0]} of {_named(kernel)} is outside the {count} arrays "
                 f"passed to iterate; use 0 to {count - 1}."
             )
+        if isinstance(kernel, PointStage):
+            checked(kernel, positions, arrays)
+            stages.append(_PointsOfStep(kernel, tuple(positions)))
+            continue
         given = scalars if dt is None else scalars | {"dt": dt}
         statics = {n: given[n] for n in kernel.static_names if n in given}
         names = tuple(n for n in kernel.scalar_names if n in given and n not in statics)
         stages.append(_Stage(kernel, tuple(positions), names, statics))
-    if not stages:
+    kernels = _kernels(stages)
+    if not kernels:
         raise StencilError(
-            "The step of iterate is an empty list; pass at least one (kernel, positions)."
+            "The step of iterate has no kernel; pass at least one (kernel, positions)."
+            if stages
+            else "The step of iterate is an empty list; pass at least one (kernel, positions)."
         )
-    known = {name for stage in stages for name in stage.kernel.scalar_names}
+    known = {name for stage in kernels for name in stage.kernel.scalar_names}
     for name in scalars:
         if name not in known:
             raise StencilError(
@@ -331,6 +370,15 @@ def _stages(
                 f"{sorted(known) or 'none'}."
             )
     return tuple(stages)
+
+
+def _named(stage: StencilKernel | PointStage) -> str:
+    kind = "kernel" if isinstance(stage, StencilKernel) else "points"
+    return f"{kind} '{stage.name}'"
+
+
+def _kernels(stages: Sequence[_Stage | _PointsOfStep]) -> list[_Stage]:
+    return [stage for stage in stages if isinstance(stage, _Stage)]
 
 
 def _pairs(step: Any, count: int) -> list[tuple[Any, tuple[int, ...]]]:
@@ -396,7 +444,7 @@ def _check_counts(
 
 
 def _start(
-    stages: Sequence[_Stage],
+    stages: Sequence[_Stage | _PointsOfStep],
     state: Sequence[DistArray],
     positions: Sequence[int],
     time: float,
@@ -404,14 +452,18 @@ def _start(
 ) -> int:
     """Copy what a step does not compute; gives the position of the array written last."""
     last = positions[0] if positions else 0
-    plans = [stage.prepare(state, time, values)[0] for stage in stages]
-    for stage, plan in zip(stages, plans, strict=True):
-        if plan.program.stores:
-            last = stage.positions[plan.program.stores[0].parameter]
+    kernels = _kernels(stages)
+    plans = [stage.prepare(state, time, values)[0] for stage in kernels]
+    prepared = iter(plans)
+    for stage in stages:
+        if isinstance(stage, _PointsOfStep):
+            last = stage.positions[0] if stage.points.writes else last
+        elif stores := next(prepared).program.stores:
+            last = stage.positions[stores[0].parameter]
     if len(positions) > 1:
         target, newest = state[positions[-1]], _newest(state, positions)
         everywhere, here = (
-            _uncomputed(stages, plans, state, positions[-1], whole=whole) for whole in (True, False)
+            _uncomputed(kernels, plans, state, positions[-1], whole=whole) for whole in (True, False)
         )
         if target is not newest and any(everywhere.values()):
             for position in positions:

@@ -22,6 +22,7 @@ from distarray.complexmath import scaled
 from distarray.deferred import settle_readers
 from distarray.errors import ArrayError, shown
 from distarray.geometry import AxisGeometry
+from distarray.point_stages import Adding, Recording
 from distarray.regions import Box
 
 if TYPE_CHECKING:
@@ -88,26 +89,8 @@ class Points:
         ArrayError
             No array, one of another grid, or another order.
         """
-        self._require(array)
-        weights = self._weights(array, order)
-        corners = _corners(weights)
-        found = np.zeros((len(corners), *array.components, len(self)), array.dtype)
-        places = [
-            [indices[end] for (indices, _), end in zip(weights, corner, strict=True)]
-            for corner in corners
-        ]
-        window = _window(array, [np.concatenate(along) for along in zip(*places, strict=True)])
-        values = array.block.backend.to_host(_values_in(array, window))
-        for target, index in zip(found, places, strict=True):
-            mine = _owned_of(array, index)
-            target[..., mine] = values[_inside_of(window, index, mine)]
-        found = _sum_over_ranks(array, found)
-        if order == 0:
-            return found[0]  # type: ignore[no-any-return]
-        total = np.zeros(found.shape[1:], np.result_type(array.dtype, np.float64))
-        for values, corner in zip(found, corners, strict=True):
-            total += _scaled(values, _weight(weights, corner))
-        return total
+        self.require(array)
+        return self.joined(array, self.owned_values(array, order)[None], order)[0]
 
     def add(self, array: DistArray, values: Any, order: int = 1) -> None:
         """Spread values onto an array: add weight * value / cell volume around each point.
@@ -128,30 +111,130 @@ class Points:
         ArrayError
             As for `sample`; values that do not broadcast, or that the element type cannot hold.
         """
-        self._require(array)
+        self.require(array)
+        index, mine = self.cells(array, order)
+        amounts = self.amounts(array, values, order)
+        window = _window(array, index)
+        settle_readers(array.block)
+        target = _values_in(array, window)
+        held = array.block.backend.to_host(target)
+        local = _inside_of(window, index, mine)
+        for component in np.ndindex(array.components):
+            np.add.at(held[component], local, amounts[component][mine])
+        if held is not target:
+            target[...] = held
+        array._written()
+
+    def adding(self, values: Any, order: int = 1) -> Adding:
+        """A stage of `iterate` that adds values to an array in each step. Local.
+
+        Parameters
+        ----------
+        values : function of the step number, or array_like of one row for each step
+            What `add` takes, for step m = 0, 1, ...; a function must not look at the arrays, as it
+            is called once for each step, before all steps that share a pass over memory.
+        order : 0 or 1
+            As for `sample`.
+
+        Raises
+        ------
+        ArrayError
+            Another order, or a single number.
+
+        Examples
+        --------
+        >>> import distarray as da
+        >>> grid = da.Grid((8,), periodic=True)
+        >>> @da.stencil
+        ... def shift(u, new):
+        ...     new[0] = u[-1]
+        >>> source = grid.points([[0.0625]]).adding(lambda m: 0.125 * m)
+        >>> u = da.iterate([(shift, (0, 1)), (source, (1,))], grid.zeros(), grid.zeros(), steps=3)
+        >>> u.gather()
+        array([2., 1., 0., 0., 0., 0., 0., 0.])
+        """
+        return Adding(self, values, order)
+
+    def recording(self, order: int = 1) -> Recording:
+        """A stage of `iterate` that records the values of an array in each step. Local; its `read`
+        is Collective, and gives them with one sum over ranks for all steps.
+
+        Parameters
+        ----------
+        order : 0 or 1
+            As for `sample`.
+
+        Raises
+        ------
+        ArrayError
+            Another order.
+
+        Examples
+        --------
+        >>> import distarray as da
+        >>> grid = da.Grid((8,), periodic=True)
+        >>> @da.stencil
+        ... def shift(u, new):
+        ...     new[0] = u[-1]
+        >>> record = grid.points([[0.0625]]).recording()
+        >>> u = grid.from_function(lambda x: x)
+        >>> step = [(shift, (0, 1)), (record, (1,))]
+        >>> newest = da.iterate(step, u, grid.zeros(), steps=3)
+        >>> record.read()
+        array([[0.9375],
+               [0.8125],
+               [0.6875]])
+        """
+        return Recording(self, order)
+
+    # ---- cells around the points, for stages
+
+    def cells(self, array: DistArray, order: int) -> tuple[list[HostArray], HostArray]:
+        """The global indices of all cells around the points, point by point and corners within a
+        point, so that each cell gets its parts in the same order on any process grid; and which of
+        them this rank owns. Local.
+        """
+        weights = self._weights(array, order)
+        places = _places(weights)
+        index = [np.stack(columns, axis=1).ravel() for columns in zip(*places, strict=True)]
+        return index, _owned_of(array, index)
+
+    def amounts(self, array: DistArray, values: Any, order: int) -> HostArray:
+        """What is added to each of the cells, in the array's dtype, shape components + (cells,).
+        Local.
+        """
         given = host_values(values, f"Values added to {array!r}")
         check_fits(given, array.dtype, f"Values added to {array!r}")
         strengths = self._broadcast(given, array.components)
         weights = self._weights(array, order)
-        # Point by point, corners within a point: each cell gets its parts in the same order on any
-        # process grid.
         parts = [self._part(array, weights, corner, strengths) for corner in _corners(weights)]
-        index = [
-            np.stack(columns, axis=1).ravel()
-            for columns in zip(*(part[0] for part in parts), strict=True)
-        ]
-        amounts = np.stack([part[1] for part in parts], axis=-1).reshape(*array.components, -1)
-        mine = _owned_of(array, index)
+        return np.stack(parts, axis=-1).reshape(*array.components, -1).astype(array.dtype)
+
+    def owned_values(self, array: DistArray, order: int) -> HostArray:
+        """The values of the cells that this rank owns, in order, shape components + (cells,).
+        Local.
+        """
+        index, mine = self.cells(array, order)
         window = _window(array, index)
-        settle_readers(array.block)
-        target = _values_in(array, window)
-        values = array.block.backend.to_host(target)
-        local = _inside_of(window, index, mine)
-        for component in np.ndindex(array.components):
-            np.add.at(values[component], local, amounts[component][mine].astype(array.dtype))
-        if values is not target:
-            target[...] = values
-        array._written()
+        values = array.block.backend.to_host(_values_in(array, window))
+        return np.array(values[_inside_of(window, index, mine)])
+
+    def joined(self, array: DistArray, rows: HostArray, order: int) -> HostArray:
+        """The values at the points of several `owned_values`, shape rows + components + (points,).
+        Collective.
+        """
+        _, mine = self.cells(array, order)
+        weights = self._weights(array, order)
+        corners = _corners(weights)
+        found = np.zeros((*rows.shape[:-1], len(mine)), array.dtype)
+        found[..., mine] = rows
+        found = _sum_over_ranks(array, found).reshape(*rows.shape[:-1], len(self), len(corners))
+        if order == 0:
+            return found[..., 0]  # type: ignore[no-any-return]
+        total = np.zeros(found.shape[:-1], np.result_type(array.dtype, np.float64))
+        for number, corner in enumerate(corners):
+            total += _scaled(found[..., number], _weight(weights, corner))
+        return total
 
     def _broadcast(self, values: HostArray, components: tuple[int, ...]) -> HostArray:
         shape = (*components, len(self))
@@ -169,15 +252,16 @@ class Points:
         weights: list[AxisWeights],
         corner: tuple[int, ...],
         strengths: HostArray,
-    ) -> tuple[list[HostArray], HostArray]:
-        """The indices of one corner of all points, and what is added there."""
-        index = [indices[end] for (indices, _), end in zip(weights, corner, strict=True)]
+    ) -> HostArray:
+        """What is added at one corner of all points."""
         share = _weight(weights, corner)
-        for axis, i in enumerate(index):
-            share = share / self.grid.geometry[axis].spacings(i, array.layout.staggered[axis])
-        return index, _scaled(strengths, share)
+        for axis, ((indices, _), end) in enumerate(zip(weights, corner, strict=True)):
+            spacings = self.grid.geometry[axis].spacings
+            share = share / spacings(indices[end], array.layout.staggered[axis])
+        return _scaled(strengths, share)
 
-    def _require(self, array: DistArray) -> None:
+    def require(self, array: Any) -> None:
+        """Refuse what is no array on the grid of these points. Local."""
         if not is_array(array) or array.grid is None or not self.grid.same_as(array.grid):
             raise ArrayError(
                 f"{array!r} lies on another grid than these points; use grid.points of its grid."
@@ -185,11 +269,15 @@ class Points:
                 else f"Points take arrays of their grid, got {shown(array)}; create one on it."
             )
 
-    def _weights(self, array: DistArray, order: int) -> list[AxisWeights]:
+    def require_order(self, order: Any) -> None:
+        """Refuse orders that are not known. Local."""
         if order not in (0, 1):
             raise ArrayError(
                 f"order={shown(order)} of points is not known; use 0 (nearest) or 1 (linear)."
             )
+
+    def _weights(self, array: DistArray, order: int) -> list[AxisWeights]:
+        self.require_order(order)
         key = (array.layout.staggered, int(order))
         if key not in self._known:
             find = _linear if order else _nearest
@@ -248,6 +336,14 @@ def _corners(weights: list[AxisWeights]) -> list[tuple[int, ...]]:
     """Which end of each axis; an axis whose two indices agree for all points has one."""
     ends = [(0,) if low is high else (0, 1) for (low, high), _ in weights]
     return list(itertools.product(*ends))
+
+
+def _places(weights: list[AxisWeights]) -> list[list[HostArray]]:
+    """The indices of all points at each corner."""
+    return [
+        [indices[end] for (indices, _), end in zip(weights, corner, strict=True)]
+        for corner in _corners(weights)
+    ]
 
 
 def _weight(weights: list[AxisWeights], corner: tuple[int, ...]) -> HostArray:

@@ -14,12 +14,14 @@ import numpy as np
 
 from distarray.errors import BoundaryError
 from distarray.graphs import PlannedCall
+from distarray.point_stages import PointStage
 from distarray.profile import Profile
 from distarray.progress import tell_once
 from distarray.stencil.compile import NativeLaunch
-from distarray.tiling.plan import TiledSteps, halo_of, lag_of
+from distarray.tiling.plan import AnyCall, TiledSteps, halo_of, lag_of
+from distarray.tiling.points import PointCall
 from distarray.tiling.program import Call
-from distarray.tiling.refusals import refused_arrays, refused_program
+from distarray.tiling.refusals import refused_arrays, refused_points, refused_program
 from distarray.tiling.runner import function
 from distarray.tiling.schedule import Widths
 from distarray.tuning import store as tuned
@@ -27,7 +29,9 @@ from distarray.tuning.steps import case_of
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+    from distarray.iterate import PlannedStage
     from distarray.kernels.apply import StencilKernel
+    from distarray.kernels.plan import ApplyPlan
 
 #: Bytes of a tile with all its steps: about what a core's second cache holds beside other data.
 CACHE_BYTES = 1_500_000
@@ -55,6 +59,8 @@ class Loop(Protocol):
     def time(self, number: int) -> float: ...
 
     def planned(self, number: int, arrays: Sequence[Any]) -> list[PlannedCall]: ...
+
+    def staged(self, number: int, arrays: Sequence[Any]) -> list[PlannedStage]: ...
 
     @property
     def first_kernel(self) -> StencilKernel: ...
@@ -241,10 +247,15 @@ class Tiling:
     def _refused_kernels(self) -> str | None:
         native = all(
             function(self._fields[0].block.backend, symbol) is not None
-            for symbol in ("run_boxes", "fill_layers")
+            for symbol in ("run_boxes", "fill_layers", "add_at_points")
         )
         planned, used = _planned(self._loop, [0], self._loop.arrays)
         for (plan, _), arguments in zip(planned, used, strict=True):
+            if isinstance(plan, PointStage):
+                why = refused_points(plan, arguments[0])
+                if why is not None:
+                    return why
+                continue
             why = refused_program(plan.without_reductions[0], arguments)
             if why is not None:
                 return why
@@ -287,8 +298,8 @@ class _Tiled:
                 self._copied[private[key].block.serial] = array, private[key]
         self._bind(_calls(loop, number, depth, self._state))
 
-    def _bind(self, calls: Sequence[Call]) -> None:
-        self._programs = [call.plan.program for call in calls]
+    def _bind(self, calls: Sequence[AnyCall]) -> None:
+        self._programs = [_program_of(call.plan) for call in calls]
         calls = [
             replace(call, originals=tuple(self._originals[a.key] for a in call.arguments))
             for call in calls
@@ -303,7 +314,7 @@ class _Tiled:
         for start in range(number, number + steps, self._depth):
             numbers = range(start, start + self._depth)
             planned, arrays = _planned(self._loop, numbers, self._state)
-            programs = [plan.program for plan, _ in planned]
+            programs = [_program_of(plan) for plan, _ in planned]
             if any(map(operator.is_not, programs, self._programs)):  # other kinds of scalars
                 self._bind(_called(self._loop, planned, arrays))
             times = [
@@ -356,37 +367,44 @@ def _versions(arrays: Sequence[Any]) -> tuple[int | None, ...]:
     return tuple(None if a.boundary is None else a.boundary.version for a in arrays)
 
 
-def _calls(loop: Loop, number: int, depth: int, arrays: Sequence[Any]) -> list[Call]:
+def _calls(loop: Loop, number: int, depth: int, arrays: Sequence[Any]) -> list[AnyCall]:
     """The calls of so many steps, all with the scalars of step `number`. Collective."""
     return _called(loop, *_planned(loop, itertools.repeat(number, depth), arrays))
 
 
 def _called(
-    loop: Loop, planned: Sequence[PlannedCall], used: Sequence[tuple[Any, ...]]
-) -> list[Call]:
+    loop: Loop, planned: Sequence[PlannedStage], used: Sequence[tuple[Any, ...]]
+) -> list[AnyCall]:
     """The calls of steps, which have a number each."""
     stages = len(loop.positions_of_stages())
     return [
-        Call(plan, arguments, number // stages)
+        PointCall(plan, arguments, number // stages)
+        if isinstance(plan, PointStage)
+        else Call(plan, arguments, number // stages)
         for number, ((plan, _), arguments) in enumerate(zip(planned, used, strict=True))
     ]
 
 
+def _program_of(plan: ApplyPlan | PointStage) -> Any:
+    """What tells that the kinds of scalars have changed."""
+    return plan if isinstance(plan, PointStage) else plan.program
+
+
 def _planned(
     loop: Loop, numbers: Iterable[int], arrays: Sequence[Any]
-) -> tuple[list[PlannedCall], list[tuple[Any, ...]]]:
+) -> tuple[list[PlannedStage], list[tuple[Any, ...]]]:
     """What steps of these numbers call from these places of the arrays on, and on which of them.
     Collective.
     """
-    state, planned, used = list(arrays), [], []
+    state, planned, used = list(arrays), list["PlannedStage"](), list[tuple[Any, ...]]()
     for number in numbers:
-        planned += loop.planned(number, state)
+        planned += loop.staged(number, state)
         used += [tuple(state[p] for p in positions) for positions in loop.positions_of_stages()]
         state = loop.rotated(state)
     return planned, used
 
 
-def tile_sizes(calls: Sequence[Call]) -> tuple[int, ...]:
+def tile_sizes(calls: Sequence[AnyCall]) -> tuple[int, ...]:
     """Points of a tile along all axes but the last: so that it stays in the cache for all steps, or
     as many as it moves by in them, if that is not far (measured: 8 and 12 are best so).
     """

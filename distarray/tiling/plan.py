@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from distarray.layout import HaloReads
 from distarray.regions import Box
 from distarray.stencil.coverage import partition
 from distarray.tiling import layers, schedule
+from distarray.tiling.points import PointCall, PointWork
 from distarray.tiling.program import Call, Form, Item, TileProgram
 from distarray.tiling.runner import LineWrap, RowWrap, Runner, address, function, table_of
 from distarray.tiling.schedule import Application, Cut, Piece, Ranges, Widths
@@ -25,13 +26,14 @@ from distarray.tiling.schedule import Application, Cut, Piece, Ranges, Widths
 if TYPE_CHECKING:
     from distarray.array import DistArray
 
+AnyCall = Call | PointCall
 #: A box with a mask of the stores that compute it.
 Masked = tuple[Box, int]
 #: A box with what kernels want to know of it besides.
 _Row = tuple[Box, Sequence[int]]
 
 
-def halo_of(calls: Sequence[Call]) -> Widths:
+def halo_of(calls: Sequence[AnyCall]) -> Widths:
     """How wide the halos of all arrays must be. Local, and the same on all ranks."""
     closed = Closed.of(TileProgram(calls))
     widest = closed.reached
@@ -43,7 +45,7 @@ def halo_of(calls: Sequence[Call]) -> Widths:
     return widest
 
 
-def lag_of(calls: Sequence[Call]) -> Widths:
+def lag_of(calls: Sequence[AnyCall]) -> Widths:
     """How far the last of the calls lags behind a tile's edges. Local, the same on all ranks."""
     return Closed.of(TileProgram(calls)).lags[-1]
 
@@ -104,7 +106,7 @@ class TiledSteps:
 
     Parameters
     ----------
-    calls : sequence of Call
+    calls : sequence of Call and PointCall
         Of all steps in order, on arrays whose halos are as wide as `halo_of` says.
     sizes : sequence of int
         Points of a tile along the first axes.
@@ -116,7 +118,7 @@ class TiledSteps:
     needed : serials of those whose values before the steps matter
     """
 
-    def __init__(self, calls: Sequence[Call], sizes: Sequence[int]) -> None:
+    def __init__(self, calls: Sequence[AnyCall], sizes: Sequence[int]) -> None:
         self._calls = calls
         self._program = program = TileProgram(calls)
         arrays = program.arrays
@@ -133,13 +135,19 @@ class TiledSteps:
         ]
         self._refresh = Refresh(fields, self.blocks, next(iter(arrays.values())).communicator)
         self.written = {serial for form in program.forms.values() for serial in form.writes}
-        self._scalars = [bytearray(call.launch.scalar_bytes) for call in calls]
+        self._points = {n: PointWork(c) for n, c in enumerate(calls) if isinstance(c, PointCall)}
+        for point_work in self._points.values():
+            self.written |= point_work.call.application.writes
+        kernels = [call for call in calls if isinstance(call, Call)]
+        self._scalars = [
+            bytearray(call.launch.scalar_bytes if isinstance(call, Call) else 0) for call in calls
+        ]
         self._works = self._made_works()
         self._runners = self._bound(sizes)
-        cells = sum(call.plan.tally.cells for call in calls)
-        nbytes = sum(call.plan.tally.nbytes for call in calls)
-        name = calls[0].plan.program.name
-        sweeps = sum(call.plan.program.name == name for call in calls)
+        cells = sum(call.plan.tally.cells for call in kernels)
+        nbytes = sum(call.plan.tally.nbytes for call in kernels)
+        name = kernels[0].plan.program.name
+        sweeps = sum(call.plan.program.name == name for call in kernels)
         self._tally = spans.tally("tile", name, cells=cells, nbytes=nbytes, sweeps=sweeps)
 
     def _made_works(self) -> dict[tuple[str, int, int], tuple[layers.Work, int]]:
@@ -160,7 +168,7 @@ class TiledSteps:
 
     def _work_of(self, item: Item) -> tuple[str, int, int] | None:
         """Tells works apart: what depends on the time has memory of its own for each step."""
-        if item.kind == "call":
+        if item.kind in ("call", "cells"):
             return None
         conditions = self._program.arrays[item.serial].boundary.conditions  # type: ignore[union-attr]
         step = self._calls[item.call].step if conditions.time_dependent else 0
@@ -169,10 +177,7 @@ class TiledSteps:
     def _bound(self, sizes: Sequence[int]) -> tuple[Runner, Runner]:
         """What is done before the first tile, and in all tiles."""
         backend, closed, program = self.blocks[0].backend, self._closed, self._program
-        parts: list[Sequence[Any]] = [
-            (*call.launch.addresses, _address_of(scalars), call.launch.results_address)
-            for call, scalars in zip(self._calls, self._scalars, strict=True)
-        ]
+        parts: list[Sequence[Any]] = [self._part(number) for number in range(len(self._calls))]
         wraps: dict[tuple[int, int], int] = {}
         kept: list[Any] = []
         for axis in closed.axes:
@@ -194,24 +199,35 @@ class TiledSteps:
             program.items, closed.lags, closed.leads,
             schedule.margins(closed.applications, closed.ndim), strict=True,
         ):  # fmt: skip
-            key = self._work_of(item)
-            if key is None:
-                masked = list(_boxes_of(program.form(self._calls[item.call]), beyond))
-                pieces.add_call(item, masked, (lag, lead))
-            else:
+            shift, call, key = (lag, lead), self._calls[item.call], self._work_of(item)
+            if key is not None:
                 block = self._program.arrays[item.serial].block
                 boxes = _beside(self._works[key][0], _grown(block, beyond))
-                pieces.add_work(places[key], boxes, (lag, lead))
+                pieces.add_work(places[key], boxes, shift)
+            elif isinstance(call, PointCall):
+                box = self._points[item.call].box.intersection(_grown(call.array.block, beyond))
+                pieces.add_cells(item, [] if box.empty else [box], shift)
+            else:
+                pieces.add_call(item, list(_boxes_of(program.form(call), beyond)), shift)
         table, tiles = pieces.table(sizes)
         before = self._first_rows(places, table.shape[1])
         addresses, kept = (
             np.array(parts, np.uint64),
-            [self._calls, self._scalars, self._works, kept],
+            [self._calls, self._scalars, self._works, self._points, kept],
         )
         return (
             Runner(backend, before, np.zeros((len(before), 1), int), addresses, kept),
             Runner(backend, table, tiles, addresses, kept),
         )
+
+    def _part(self, number: int) -> Sequence[Any]:
+        """The addresses of a call's function, memory, layout, scalars and results."""
+        call = self._calls[number]
+        if isinstance(call, PointCall):
+            symbol = function(self.blocks[0].backend, call.symbol)
+            return self._points[number].addresses(address(symbol))
+        scalars = _address_of(self._scalars[number])
+        return (*call.launch.addresses, scalars, call.launch.results_address)
 
     def _first_rows(self, places: Mapping[tuple[str, int, int], int], width: int) -> HostArray:
         """The rows of what is done before all else, halos included."""
@@ -237,7 +253,10 @@ class TiledSteps:
         Collective.
         """
         for call, memory, values in zip(self._calls, self._scalars, scalars, strict=True):
-            memory[:] = call.launch.packed(values)
+            if isinstance(call, Call):
+                memory[:] = call.launch.packed(values)
+        for number, points in self._points.items():
+            points.begin(*scalars[number])
         for work, number in self._works.values():
             work.update(times[number])
         self._refresh.begin(self.blocks, times[0])
@@ -251,7 +270,11 @@ class TiledSteps:
                 block.changed()
             elif any(block.serial == serial for _, serial, _ in self._works):
                 block.filled = Filled()
+        for points in self._points.values():
+            points.finish()
         for call, time in zip(self._calls, times, strict=True):
+            if isinstance(call, PointCall):
+                continue
             for array in self._program.form(call).arrays.values():
                 if array.boundary:
                     array.boundary.conditions.time = time
@@ -268,9 +291,12 @@ class _Pieces:
         self._found: list[tuple[Item | None, int, list[_Row], tuple[Widths, Widths]]] = []
 
     def add_call(self, item: Item, boxes: Sequence[Masked], shift: tuple[Widths, Widths]) -> None:
-        launch = self._program.calls[item.call].launch
+        launch = cast("Call", self._program.calls[item.call]).launch
         rows: list[_Row] = [(box, launch.box_constants(mask)) for box, mask in boxes]
         self._found.append((item, item.call, rows, shift))
+
+    def add_cells(self, item: Item, boxes: Sequence[Box], shift: tuple[Widths, Widths]) -> None:
+        self._found.append((item, item.call, [(box, ()) for box in boxes], shift))
 
     def add_work(self, work: int, boxes: Sequence[Box], shift: tuple[Widths, Widths]) -> None:
         self._found.append((None, work, [(box, ()) for box in boxes], shift))

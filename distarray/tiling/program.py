@@ -27,6 +27,7 @@ from distarray.regions import Box
 from distarray.stencil.analysis import offsets, reach, written
 from distarray.stencil.compile import NativeLaunch
 from distarray.stencil.expression import Program
+from distarray.tiling.points import PointCall
 from distarray.tiling.schedule import Application, Widths
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ class Form:
 @dataclass(frozen=True)
 class Item:
     """Something that is done to all points: a call or, for one array, the filling of layers or the
-    fixing of points, at the time of the call with this number.
+    fixing of points, at the time of the call with this number; or to some points of an array
+    ("cells") by the call with this number.
     """
 
     kind: str
@@ -143,7 +145,7 @@ class TileProgram:
 
     Attributes
     ----------
-    calls : sequence of Call
+    calls : sequence of Call and PointCall
     forms : dict
         What calls of one plan have in common, by its identity.
     arrays : dict
@@ -156,7 +158,7 @@ class TileProgram:
         The rest, in the order of single steps.
     """
 
-    calls: Sequence[Call]
+    calls: Sequence[Call | PointCall]
     forms: dict[int, Form] = field(default_factory=dict)
     arrays: dict[int, DistArray] = field(default_factory=dict)
     layers: dict[int, HaloReads] = field(default_factory=dict)
@@ -165,13 +167,20 @@ class TileProgram:
 
     def __post_init__(self) -> None:
         for call in self.calls:
-            if id(call.plan) not in self.forms:
+            if isinstance(call, PointCall):
+                self.arrays.setdefault(call.array.block.serial, call.array)
+            elif id(call.plan) not in self.forms:
                 form = self.forms[id(call.plan)] = Form(call)
                 self.arrays |= form.arrays
                 for serial, reads in form.layers.items():
                     _join(self.layers.setdefault(serial, {}), reads)
         state = _Freshness()
         for number, call in enumerate(self.calls):
+            if isinstance(call, PointCall):
+                application = call.application
+                self.items.append(Item("cells", number, call.array.block.serial, application))
+                state.filled |= dict.fromkeys(application.writes, _STALE)
+                continue
             form = self.form(call)
             self._prepare(number, form, state)
             if form.writes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from distarray.boundary.array_conditions import ArrayConditions
 from distarray.boundary.custom import CustomRule
 from distarray.boundary.rules import PiecewiseRule, Rule, UnsetRule
+from distarray.point_stages import PointStage
 from distarray.profile import Profile
 from distarray.stencil.analysis import offsets
 from distarray.stencil.expression import SAME, Program, Read, walk
@@ -71,4 +72,14 @@ def refused_program(program: Program, arguments: Sequence[DistArray | Profile]) 
             reached = {abs(offset) for found in reads.values() for (offset,) in found}
             if max(reached, default=0) > profile.halo:
                 return f"kernel {program.name} reads a profile beyond its halo"
+    return None
+
+
+def refused_points(stage: PointStage, array: DistArray) -> str | None:
+    """Why loops with points in their steps are not tiled, or None."""
+    if stage.writes and array.dtype.kind not in "fc":
+        return f"points add to values of dtype {array.dtype}"
+    rules = array.boundary.conditions.rules.values() if array.boundary else ()
+    if any(True for rule in rules for _ in rule.fixes()):
+        return "a step has points, and a condition fixes points of their array"
     return None

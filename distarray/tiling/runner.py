@@ -13,6 +13,7 @@ from distarray.arraylike import HostArray
 from distarray.backends import threads
 from distarray.backends.base import Backend
 from distarray.tiling.fills import TEXT as FILL_TEXT
+from distarray.tiling.points import TEXT as POINT_TEXT
 from distarray.tiling.schedule import fronts
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ void wrap_rows(void *const *memory, const int64_t *layout, const void *scalars,
 
 @functools.cache
 def _function(backend: type[Backend], symbol: str) -> Any:
-    return backend().load(FILL_TEXT if symbol == "fill_layers" else TEXT, symbol)
+    texts = {"fill_layers": FILL_TEXT, "add_at_points": POINT_TEXT, "record_points": POINT_TEXT}
+    return backend().load(texts.get(symbol, TEXT), symbol)
 
 
 def function(backend: Backend, symbol: str) -> Any:

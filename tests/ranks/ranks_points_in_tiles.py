@@ -1,0 +1,193 @@
+"""Points as stages of iterate: in tiles the bits are those of `add` and `sample` between single
+steps, on any ranks and process grid; a recording adds over ranks once.
+"""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import distarray as da
+from distarray import spans
+from distarray.comm import default
+
+RANKS = (1, 2, 3, 4)
+SIZE = default().size
+STEPS = 13
+
+
+@da.stencil
+def leap(old, u, new, *, r):
+    new[0, 0] = (
+        2 * u[0, 0] - old[0, 0] + r * (u[1, 0] + u[-1, 0] + u[0, 1] + u[0, -1] - 4 * u[0, 0])
+    )
+
+
+@da.stencil
+def spread(u, new, *, r):
+    new[0, 0] = u[0, 0] + r * (u[1, 1] + u[-2, 0] + u[0, 1] + u[0, -1] - 4 * u[0, 0])
+
+
+@da.stencil
+def spread_3d(u, new, *, r):
+    new[0, 0, 0] = u[0, 0, 0] + r * (
+        u[1, 0, 0] + u[-1, 0, 0] + u[0, 1, 0] + u[0, -1, 0] + u[0, 0, 1] + u[0, 0, -1]
+        - 6 * u[0, 0, 0]
+    )  # fmt: skip
+
+
+def places(shape):
+    """Several in one cell, at seams of ranks, at the outermost cells and at random."""
+    rng = np.random.default_rng(5)
+    ndim = len(shape)
+    edges = [[0.001] * ndim, [0.999] * ndim, [0.0] * ndim, [0.5] * ndim]
+    near = [[0.5 + 0.1 / n for n in shape], [0.5 - 0.2 / n for n in shape], [1 / 3] * ndim]
+    return np.concatenate([edges, near, near, rng.random((6, ndim))])
+
+
+def strengths(count, components=()):
+    """Of all steps, of which some differ much in size: orders of addition show."""
+    rng = np.random.default_rng(7)
+    shape = (STEPS, *components, count)
+    return (rng.random(shape) - 0.5) * 10.0 ** rng.integers(-6, 2, shape)
+
+
+def arrays_of(shape, states, *, periodic, ranks=None, comm=None, dtype="f8", boundary=None):
+    grid = da.Grid(shape, periodic=periodic, halo=2, ranks=ranks, comm=comm)
+    found = [grid.empty(dtype, boundary=boundary) for _ in range(states)]
+    for array in found:  # all alike, since iterate copies what kernels do not compute
+        array[...] = np.random.default_rng(3).random(shape)
+    return grid, found
+
+
+def by_hand(kernel, arrays, points, values, order):
+    """Single steps with `add` and `sample` between them."""
+    arrays, rows = list(arrays), []
+    for m in range(STEPS):
+        kernel(*arrays, r=0.1)
+        points.add(arrays[-1], values[m], order)
+        rows.append(points.sample(arrays[-1], order))
+        points.add(arrays[-1], 0.5 * values[m], 1 - order)
+        arrays = [*arrays[1:], arrays[0]]
+    return np.stack(rows), [a.gather() for a in arrays]
+
+
+def by_iterate(kernel, arrays, points, values, order, tile):
+    record, last = points.recording(order), len(arrays) - 1
+    step = [
+        (kernel, tuple(range(len(arrays)))),
+        (points.adding(values, order), (last,)),
+        (record, (last,)),
+        (points.adding(lambda m: 0.5 * values[m], 1 - order), (last,)),
+    ]
+    with spans.record() as found:
+        newest = da.iterate(
+            step, *arrays, steps=STEPS, rotate=range(len(arrays)), tile=tile, r=0.1
+        )
+    start = STEPS % len(arrays)
+    state = [*arrays[start:], *arrays[:start]]
+    assert newest is state[-2]
+    return (record.read(), [a.gather() for a in state]), len(found.named("tile"))
+
+
+def same(found, expected):
+    assert found[0].dtype == expected[0].dtype
+    assert found[0].tobytes() == expected[0].tobytes()
+    for one, other in zip(found[1], expected[1], strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def compare(shape, kernel, states, order, tile, **options):
+    """Single steps of one rank by hand, single steps of all ranks, and tiles."""
+    results = []
+    for how in (None, 1, tile):
+        more = options if how else options | {"comm": MPI.COMM_SELF, "ranks": None}
+        grid, arrays = arrays_of(shape, states, **more)
+        points = grid.points(places(shape))
+        values = strengths(len(points))
+        if how is None:
+            results.append(by_hand(kernel, arrays, points, values, order))
+            continue
+        found, tiles = by_iterate(kernel, arrays, points, values, order, how)
+        assert (tiles > 0) == (how > 1)
+        results.append(found)
+    same(results[1], results[0])
+    same(results[2], results[0])
+
+
+def test_tiles_with_points_have_the_bits_of_add_and_sample():
+    for periodic in (True, False, (True, False), (False, True)):
+        for ranks in (None, (SIZE, 1), (1, SIZE)):
+            for kernel, states, order, tile in ((spread, 2, 1, 4), (leap, 3, 0, 3)):
+                dtype = "f4" if order else "f8"
+                options = {"periodic": periodic, "ranks": ranks, "dtype": dtype}
+                compare((41, 38), kernel, states, order, tile, **options)
+
+
+def test_layers_of_conditions_follow_from_what_was_added():
+    for boundary in (da.Neumann(0.3), da.Dirichlet(0.5), da.Symmetry(-1)):
+        options = {"periodic": (False, True), "boundary": {"x": boundary}}
+        compare((40, 33), spread, 2, 1, 4, **options)
+
+
+def test_in_three_dimensions():
+    compare((26, 25, 24), spread_3d, 2, 1, 2, periodic=(True, False, True))
+    compare((26, 25, 24), spread_3d, 2, 0, 4, periodic=False, dtype="f4")
+
+
+def test_complex_values():
+    compare((30, 31), spread, 2, 1, 4, periodic=True, dtype="c16")
+
+
+def test_a_recording_adds_over_ranks_once():
+    grid, arrays = arrays_of((40, 40), 2, periodic=True)
+    kind = type(grid.communicator)
+    allreduce, sums = kind.allreduce, []
+
+    def counted(self, values, op):
+        sums.append(op)
+        return allreduce(self, values, op)
+
+    points = grid.points(places((40, 40)))
+    record = points.recording()
+    step = [(spread, (0, 1)), (record, (1,))]
+    kind.allreduce = counted
+    try:
+        for tile in (1, 4):
+            da.iterate(step, *arrays, steps=12, tile=tile, r=0.1)
+        assert "sum" not in sums
+        assert len(record) == 24
+        assert record.read().shape == (24, len(points))
+        assert sums.count("sum") == (SIZE > 1)
+        assert len(record) == 0
+    finally:
+        kind.allreduce = allreduce
+
+
+def test_points_on_fixed_faces_are_not_tiled():
+    grid = da.Grid((20, 20), halo=2)
+    u, new = (grid.zeros(location="xy", boundary={"x": da.Dirichlet(1.0)}) for _ in range(2))
+    source = grid.points([[0.0, 0.5], [0.51, 0.49]]).adding(lambda m: 1.0 + m)
+    with spans.record() as found:
+        da.iterate([(spread, (0, 1)), (source, (1,))], u, new, steps=8, tile=2, r=0.1)
+    assert not found.named("tile")
+
+
+def test_what_does_not_fit_is_refused():
+    grid, arrays = arrays_of((20, 20), 2, periodic=True)
+    points = grid.points([[0.5, 0.5]])
+    other = da.Grid((20, 20), halo=2).points([[0.5, 0.5]])
+    with pytest.raises(da.ArrayError, match="one array, got the positions"):
+        da.iterate([(spread, (0, 1)), (points.recording(), (0, 1))], *arrays, steps=1, r=0.1)
+    with pytest.raises(da.ArrayError, match="another grid"):
+        da.iterate([(spread, (0, 1)), (other.recording(), (1,))], *arrays, steps=1, r=0.1)
+    with pytest.raises(da.StencilError, match="has no kernel"):
+        da.iterate([(points.recording(), (1,))], *arrays, steps=1)
+    with pytest.raises(da.ArrayError, match="2 rows, and step 2"):
+        step = [(spread, (0, 1)), (points.adding(np.ones((2, 1))), (1,))]
+        da.iterate(step, *arrays, steps=3, r=0.1)
+    with pytest.raises(da.ArrayError, match="got the number"):
+        points.adding(1.0)
+    with pytest.raises(da.ArrayError, match="order=2"):
+        points.recording(2)
+    with pytest.raises(da.ArrayError, match="holds no steps"):
+        points.recording().read()
