@@ -205,8 +205,7 @@ class TiledSteps:
                 boxes = _beside(self._works[key][0], _grown(block, beyond))
                 pieces.add_work(places[key], boxes, shift)
             elif isinstance(call, PointCall):
-                box = self._points[item.call].box.intersection(_grown(call.array.block, beyond))
-                pieces.add_cells(item, [] if box.empty else [box], shift)
+                pieces.add_cells(item, self._boxes_around(item.call, call, beyond), shift)
             else:
                 pieces.add_call(item, list(_boxes_of(program.form(call), beyond)), shift)
         table, tiles = pieces.table(sizes)
@@ -219,6 +218,20 @@ class TiledSteps:
             Runner(backend, before, np.zeros((len(before), 1), int), addresses, kept),
             Runner(backend, table, tiles, addresses, kept),
         )
+
+    def _boxes_around(
+        self, number: int, call: PointCall, beyond: tuple[Widths, Widths]
+    ) -> list[Box]:
+        """What holds the cells of points, along closed axes all of the axis, as tiles follow from
+        its ends.
+        """
+        held = _grown(call.array.block, beyond)
+        box = self._points[number].box.intersection(held)
+        if box.empty:
+            return []
+        for axis in self._closed.axes:
+            box = box.with_axis(axis, held.start[axis], held.stop[axis])
+        return [box]
 
     def _part(self, number: int) -> Sequence[Any]:
         """The addresses of a call's function, memory, layout, scalars and results."""
