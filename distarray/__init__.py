@@ -59,6 +59,7 @@ from distarray.lines import map_lines
 from distarray.logging import log
 from distarray.pending import Pending
 from distarray.placement import map_along
+from distarray.point_stages import Adding, Recording
 from distarray.points import Points
 from distarray.profile import Profile
 from distarray.reductions import (
@@ -89,6 +90,7 @@ if os.environ.get("DISTARRAY_TIMELINE"):
 _FILES = ("Checkpointer", "Snapshot", "load", "save")
 
 __all__ = [
+    "Adding",
     "ArrayError",
     "BackendError",
     "BoundaryError",
@@ -112,6 +114,7 @@ __all__ = [
     "Piecewise",
     "Points",
     "Profile",
+    "Recording",
     "Report",
     "Robin",
     "Snapshot",

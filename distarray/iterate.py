@@ -153,13 +153,13 @@ def iterate(
     condition, profile and chain of kernels will do but these: Custom conditions, and Piecewise ones
     that fix some points of a face on which points lie and leave others free. Points of a step are
     tiled with it, if no condition fixes points of their arrays and what is added is real or complex
-    floating point. Boundary functions are called for all steps of a pass before it. "auto" leaves loops alone whose scalars are
-    functions. Other loops make single steps; a line on standard error says why if a `tile` was
-    given.
+    floating point. Boundary functions are called for all steps of a pass before it. "auto" leaves
+    loops alone whose scalars are functions. Other loops make single steps; a line on standard error
+    says why if a `tile` was given.
 
     A device is given many steps at once, as a graph, where one rank runs or messages go by NCCL,
-    unless steps have points, kernels return reductions, scalars are functions of the step, or conditions depend on the
-    time or on other arrays.
+    unless steps have points, kernels return reductions, scalars are functions of the step, or
+    conditions depend on the time or on other arrays.
 
     Raises
     ------
@@ -463,7 +463,8 @@ def _start(
     if len(positions) > 1:
         target, newest = state[positions[-1]], _newest(state, positions)
         everywhere, here = (
-            _uncomputed(kernels, plans, state, positions[-1], whole=whole) for whole in (True, False)
+            _uncomputed(kernels, plans, state, positions[-1], whole=whole)
+            for whole in (True, False)
         )
         if target is not newest and any(everywhere.values()):
             for position in positions:

@@ -90,7 +90,8 @@ class Points:
             No array, one of another grid, or another order.
         """
         self.require(array)
-        return self.joined(array, self.owned_values(array, order)[None], order)[0]
+        rows = self.joined(array, self.owned_values(array, order)[None], order)
+        return np.asarray(rows[0])
 
     def add(self, array: DistArray, values: Any, order: int = 1) -> None:
         """Spread values onto an array: add weight * value / cell volume around each point.
@@ -230,7 +231,7 @@ class Points:
         found[..., mine] = rows
         found = _sum_over_ranks(array, found).reshape(*rows.shape[:-1], len(self), len(corners))
         if order == 0:
-            return found[..., 0]  # type: ignore[no-any-return]
+            return found[..., 0]
         total = np.zeros(found.shape[:-1], np.result_type(array.dtype, np.float64))
         for number, corner in enumerate(corners):
             total += _scaled(found[..., number], _weight(weights, corner))

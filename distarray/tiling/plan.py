@@ -278,13 +278,17 @@ class TiledSteps:
         for runner in self._runners:
             runner()
         spans.leave(self._tally, start)
+        for points in self._points.values():
+            points.finish()
+        self._note(times)
+
+    def _note(self, times: Sequence[float]) -> None:
+        """What single steps would have noted of blocks and conditions."""
         for block in self.blocks:
             if block.serial in self.written:
                 block.changed()
             elif any(block.serial == serial for _, serial, _ in self._works):
                 block.filled = Filled()
-        for points in self._points.values():
-            points.finish()
         for call, time in zip(self._calls, times, strict=True):
             if isinstance(call, PointCall):
                 continue

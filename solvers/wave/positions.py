@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -135,11 +135,28 @@ class Positions:
 
     def sample(self, p: da.DistArray) -> Floats:
         """The value at each point, on every rank. Collective."""
-        total = np.zeros(self._count)
-        np.add.at(total, self._owners, self._shares * self._points.sample(p, order=0))
-        return total
+        return self._summed(self._points.sample(p, order=0))
 
     def add(self, p: da.DistArray, strengths: Floats) -> None:
         """Spread strengths, each over the volume of a cell. Collective."""
-        amounts = strengths[self._owners] * self._shares * self._factors
-        self._points.add(p, amounts, order=0)
+        self._points.add(p, self._amounts(strengths), order=0)
+
+    def recording(self) -> da.Recording:
+        """A stage of `iterate` that samples in each step, for `recorded`. Local."""
+        return self._points.recording(order=0)
+
+    def recorded(self, recording: da.Recording) -> list[Floats]:
+        """The value at each point after each step, on every rank. Collective."""
+        return [self._summed(values) for values in recording.read()]
+
+    def adding(self, strengths: Callable[[int], Floats]) -> da.Adding:
+        """A stage of `iterate` that adds strengths of the step number. Local."""
+        return self._points.adding(lambda number: self._amounts(strengths(number)), order=0)
+
+    def _summed(self, values: Floats) -> Floats:
+        total = np.zeros(self._count)
+        np.add.at(total, self._owners, self._shares * values)
+        return total
+
+    def _amounts(self, strengths: Floats) -> Floats:
+        return np.asarray(strengths[self._owners] * self._shares * self._factors)

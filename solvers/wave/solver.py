@@ -1,15 +1,15 @@
 """Acoustic waves by leap-frog: second order in time, order 2 to 16 in space.
 
 A step is a list of kernels and the positions of their arrays, as `da.iterate` takes it: in
-perfectly matched layers one for the slope along each of their axes, then one for all else. Sources
-are added, and receivers read, between two steps (see `positions`).
+perfectly matched layers one for the slope along each of their axes, then one for all else, and
+after them sources that are added and receivers that are read (see `positions`).
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from solvers.box import AXES, field_of, is_number
 from solvers.even_steps import EvenSteps, change, require_step
 from solvers.wave import coefficients, kernels, layers
 from solvers.wave.config import SIDES, WaveConfig
-from solvers.wave.positions import Axis, Positions
+from solvers.wave.positions import Axis, Floats, Positions
 from solvers.wave.traces import Traces
 
 
@@ -175,13 +175,11 @@ class WaveSolver(EvenSteps):
         """
         require_step(f"order {self.config.order}", dt, self.limit)
         self._renew_layers(dt)
-        alone = not len(self._sources) and not len(self._receivers)
         done = 0
         while done < steps:
             # The first steps of a length differ from the others.
-            many = steps - done if alone and self._dt == dt else 1
-            if alone:
-                many = min(many, self._measure_every - self.step_count % self._measure_every)
+            many = steps - done if self._dt == dt else 1
+            many = min(many, self._measure_every - self.step_count % self._measure_every)
             self._leap(many, dt)
             done += many
 
@@ -190,32 +188,51 @@ class WaveSolver(EvenSteps):
         if first:
             kernels.begin(self.fields["p"], self.fields["old"], dt=dt)
         before = 0.0 if first else self._dt
-        weight = 0.5 * dt * (dt + before)
-        strengths = np.array([float(s.wavelet(self.time)) for s in self.config.sources])
-        keep = 1.0 if first else dt / before
-        self._run(steps, keep=keep, weight=weight)
-        if len(self._sources):
-            self._sources.add(self.fields["p"], weight * strengths)
+        times = [self.time]  # at the start of each step and the end
         for _ in range(steps):
-            self.time += dt
+            times.append(times[-1] + dt)
+        weight = 0.5 * dt * (dt + before)
+        keep = 1.0 if first else dt / before
+        self._run(times, keep=keep, weight=weight)
+        self.time = times[-1]
         self.step_count += steps
         self._dt = dt
-        self._record()
         if self.step_count % self._measure_every == 0:
             largest = change(self.fields["p"], self.fields["old"])
             self._measure(dt, [largest], [])
 
-    def _run(self, steps: int, **scalars: Any) -> None:
-        """The kernels of some steps, after each of which p and old change places."""
+    def _run(self, times: Sequence[float], *, keep: float, weight: float) -> None:
+        """Some steps, after each of which p and old change places."""
         stages, arrays = self._stages()
-        scalars |= self._scalars
+        scalars = self._scalars | {"keep": keep, "weight": weight}
+        steps = len(times) - 1
+
+        def strengths(number: int) -> Floats:
+            found = [float(s.wavelet(times[number])) for s in self.config.sources]
+            return weight * np.array(found)
+
         p, old = arrays[:2]
+        rows: list[Floats] = []
         if steps > 1:
-            da.iterate(stages, *arrays, steps=steps, **scalars)
+            recording = self._receivers.recording()
+            points: list[tuple[Any, tuple[int, ...]]] = []
+            if len(self._sources):
+                points.append((self._sources.adding(strengths), (1,)))
+            if len(self._receivers):
+                points.append((recording, (1,)))
+            da.iterate([*stages, *points], *arrays, steps=steps, **scalars)
+            if len(self._receivers):
+                rows = self._receivers.recorded(recording)
         else:  # to plan a loop takes longer than the step of a small grid
             for kernel, positions in stages:
                 given = {name: scalars[name] for name in kernel.scalar_names}
                 kernel(*(arrays[position] for position in positions), **given)
+            if len(self._sources):
+                self._sources.add(old, strengths(0))
+            if len(self._receivers):
+                rows.append(self._receivers.sample(old))
+        for time, row in zip(times[1:], rows, strict=False):
+            self.traces.add(time, row)
         self.fields["p"], self.fields["old"] = (old, p) if steps % 2 else (p, old)
 
     @property

@@ -80,9 +80,7 @@ def by_iterate(kernel, arrays, points, values, order, tile):
         (points.adding(lambda m: 0.5 * values[m], 1 - order), (last,)),
     ]
     with spans.record() as found:
-        newest = da.iterate(
-            step, *arrays, steps=STEPS, rotate=range(len(arrays)), tile=tile, r=0.1
-        )
+        newest = da.iterate(step, *arrays, steps=STEPS, rotate=range(len(arrays)), tile=tile, r=0.1)
     start = STEPS % len(arrays)
     state = [*arrays[start:], *arrays[:start]]
     assert newest is state[-2]
@@ -182,8 +180,8 @@ def test_what_does_not_fit_is_refused():
         da.iterate([(spread, (0, 1)), (other.recording(), (1,))], *arrays, steps=1, r=0.1)
     with pytest.raises(da.StencilError, match="has no kernel"):
         da.iterate([(points.recording(), (1,))], *arrays, steps=1)
+    step = [(spread, (0, 1)), (points.adding(np.ones((2, 1))), (1,))]
     with pytest.raises(da.ArrayError, match="2 rows, and step 2"):
-        step = [(spread, (0, 1)), (points.adding(np.ones((2, 1))), (1,))]
         da.iterate(step, *arrays, steps=3, r=0.1)
     with pytest.raises(da.ArrayError, match="got the number"):
         points.adding(1.0)

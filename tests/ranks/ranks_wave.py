@@ -2,11 +2,14 @@
 ranks and any process grid.
 """
 
+import functools
+
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 import distarray as da
+from distarray import spans
 from solvers.wave import Ricker, Source, WaveConfig, WaveSolver
 from tests.ranks.flow_states import process_grids
 
@@ -73,6 +76,42 @@ def test_a_sponge_has_the_same_bits():
 
 def test_three_axes_have_the_same_bits():
     compare(BOX, 10)
+
+
+def advanced(options, counts, tile, **more):
+    """Bytes of all fields and traces after calls of `advance`, each by so many steps, and how many
+    tiles there were.
+    """
+    iterate = da.iterate
+    da.iterate = functools.partial(iterate, tile=tile)
+    try:
+        wave = WaveSolver(WaveConfig(**options | more))
+        dt = wave.stable_dt()
+        with spans.record() as found:
+            for count in counts:
+                wave.advance(count, dt)
+    finally:
+        da.iterate = iterate
+    fields = {name: u.gather().tobytes() for name, u in wave.fields.items()}
+    traces = wave.traces.times.tobytes(), wave.traces.values.tobytes()
+    return (fields, traces, wave.time), len(found.named("tile"))
+
+
+def test_many_steps_have_the_bits_of_single_ones_with_sources_and_receivers():
+    for options, more, steps in (
+        (SHOT, {"measure_every": 30}, 31),
+        (SHOT, {"measure_every": 12, "absorber": "sponge", "interpolation": "linear"}, 23),
+        (SPONGE, {"measure_every": 40, "receivers": ((0.99, 0.5), (0.2, 0.01))}, 31),
+        (SPONGE, {"measure_every": 40, "sources": (Source((0.01, 0.5), Ricker(2.0)),)}, 31),
+        (BOX, {"measure_every": 40}, 13),
+    ):
+        size = MPI.COMM_WORLD.Get_size()
+        few = {"cells": (70, 50)} if len(options["cells"]) == 2 else {"cells": (36, 13, 16)}
+        few |= {"ranks": (size,) + (1,) * (len(few["cells"]) - 1)} if size < 4 else {}
+        expected, none = advanced(options, [1] * steps, 1, **more | few)
+        found, tiles = advanced(options, [steps], 2, **more | few)
+        assert none == 0 < tiles
+        assert found == expected
 
 
 def test_a_restart_on_other_ranks_has_the_same_bits(folder):
