@@ -204,7 +204,7 @@ class WaveSolver(EvenSteps):
     def _run(self, times: Sequence[float], *, keep: float, weight: float) -> None:
         """Some steps, after each of which p and old change places."""
         stages, arrays = self._stages()
-        scalars = self._scalars | {"keep": keep, "weight": weight}
+        scalars: dict[str, Any] = self._scalars | {"keep": keep, "weight": weight}
         steps = len(times) - 1
 
         def strengths(number: int) -> Floats:

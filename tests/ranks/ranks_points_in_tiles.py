@@ -132,6 +132,45 @@ def test_in_three_dimensions():
     compare((26, 25, 24), spread_3d, 2, 0, 4, periodic=False, dtype="f4")
 
 
+def test_points_before_the_kernel():
+    """What is added is read by the kernel of the same step; the target is recorded before it."""
+    for periodic, boundary in ((True, None), (False, {"x": da.Neumann(0.2), "y": da.Symmetry(1)})):
+        found = []
+        for comm, tile in ((MPI.COMM_SELF, 1), (None, 4)):
+            options = {"periodic": periodic, "comm": comm, "boundary": boundary}
+            grid, arrays = arrays_of((42, 39), 2, **options)
+            points = grid.points(places(grid.shape))
+            old, new = points.recording(), points.recording(0)
+            values = strengths(len(points))
+            step = [(old, (1,)), (points.adding(values), (0,)), (spread, (0, 1)), (new, (1,))]
+            if comm is None:
+                da.iterate(step, *arrays, steps=STEPS, tile=tile, r=0.1)
+                rows = old.read(), new.read()
+            else:
+                kept = []
+                state = list(arrays)
+                for m in range(STEPS):
+                    before = points.sample(state[1])
+                    points.add(state[0], values[m])
+                    spread(*state, r=0.1)
+                    kept.append((before, points.sample(state[1], 0)))
+                    state.reverse()
+                rows = tuple(np.stack(all_of) for all_of in zip(*kept, strict=True))
+            found.append([*rows, *(a.gather() for a in arrays)])
+        for one, other in zip(*found, strict=True):
+            assert one.tobytes() == other.tobytes()
+
+
+def test_on_a_device_steps_are_made_one_by_one():
+    found = []
+    for options in ({"comm": MPI.COMM_SELF}, {"device": "simulated"}):
+        grid = da.Grid((24, 22), periodic=True, halo=2, **options)
+        arrays = [grid.from_function(lambda x, y: x * y), grid.zeros()]
+        points = grid.points(places(grid.shape))
+        found.append(by_iterate(spread, arrays, points, strengths(len(points)), 1, 1)[0])
+    same(*found)
+
+
 def test_complex_values():
     compare((30, 31), spread, 2, 1, 4, periodic=True, dtype="c16")
 
