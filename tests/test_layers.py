@@ -34,7 +34,7 @@ LAYERS = {
     "array": (
         "array", "reductions", "elementwise", "functions", "indexing", "placement",
     ),
-    "grid": ("grid", "grid_geometry", "profile", "creation", "points"),
+    "grid": ("grid", "grid_geometry", "profile", "creation", "points", "point_stages"),
     "uses": (
         "random", "pencils", "lines", "line_transforms", "fft", "linalg", "kernels", "graphs",
         "tiling", "tuning", "tuning.steps",
