@@ -100,7 +100,7 @@ def test_the_table_has_all_parts_on_one_rank_and_on_two(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     known = json.loads(path.read_text())
     rows = [Row(**row) for row in known["rows"]]
-    everywhere = {"copy", "heat", "wave", "expressions", "sums", "overhead"}
+    everywhere = {"copy", "heat", "wave", "expressions", "sums", "overhead", "timeline"}
     assert {row.part for row in rows if row.ranks == 1} == everywhere
     assert {row.part for row in rows if row.ranks == 2} == set(command.PARTS)
     assert all(row.seconds > 0 for row in rows if "import" not in row.name)

@@ -13,7 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from distarray.bench import exchange, expressions, files, heat, movement, overhead, sums, wave
+from distarray.bench import (
+    exchange,
+    expressions,
+    files,
+    heat,
+    movement,
+    overhead,
+    sums,
+    timeline,
+    wave,
+)
 from distarray.bench.table import HEAD, Row
 from distarray.bench.timing import Sizes, load, pinned
 from distarray.comm import Communicator, SerialCommunicator, default
@@ -32,6 +42,7 @@ PARTS: dict[str, Callable[[Communicator, Sizes], Iterator[Row]]] = {
     "redistribute": movement.redistribute,
     "checkpoint": files.rows,
     "overhead": overhead.rows,
+    "timeline": timeline.rows,
 }
 
 #: The sizes that the gates are meant for, and those of a run that is only to show that all works.
