@@ -12,23 +12,19 @@ import argparse
 import json
 import math
 import statistics
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from distarray.bench.timing import load, pinned
+from distarray.bench.timing import load, load_line, pinned
 from distarray.comm import default
 from distarray.comm.base import Communicator
-from distarray.errors import DistArrayError, GridError
+from distarray.errors import DistArrayError
 from distarray.model import measure, scaling
 from distarray.model.machine import NAMED, Link, Machine, machine_of
 from distarray.model.traffic import Loop
-from distarray.tuning import kernels
-from distarray.tuning.command import load_line
 from distarray.tuning.kernels import Case, case_of_name
+from distarray.tuning.options import add_kernel, element_type, refuse
 
 #: Blocks that are measured on each rank, cells along each axis.
 _BLOCKS = (32, 64, 96, 128)
@@ -39,11 +35,7 @@ _UNSTEADY = 0.15
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     add = parser.add_argument
-    names = ", ".join(kernels.NAMED)
-    add("--kernel", default="heat", help=f"{names}, or MODULE:KERNEL (default: heat)")
-    add("--scalar", action="append", default=[], metavar="NAME=VALUE", help="of the kernel")
-    add("--rotate", type=int, nargs="+", default=[], metavar="N", help="as in iterate")
-    add("--dtype", default="float64", help="element type (default: float64)")
+    add_kernel(parser)
     add("--block", type=int, nargs="+", default=[256] * 3, metavar="N", help="of weak scaling")
     add("--shape", type=int, nargs="+", default=[2048] * 3, metavar="N", help="of strong scaling")
     add("--ranks", type=int, nargs="+", default=list(scaling.RANKS), metavar="N")
@@ -63,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     communicator = default()
     wrong = _wrong(options)
     if wrong:
-        return _refuse(communicator, wrong, 2)
+        return refuse("model", communicator, wrong, 2)
     try:
         case = case_of_name(options.kernel, options.scalar, options.rotate)
         loop = _loop(case, options)
@@ -71,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         if not options.validate:
             tables = [_tables(loop, machine, options) for machine in machines]
     except DistArrayError as error:  # the same on all ranks
-        return _refuse(communicator, str(error), 1)
+        return refuse("model", communicator, str(error), 1)
     found = _validated(case, loop, communicator) if options.validate else {"tables": tables}
     if communicator.rank == 0:
         lines = _validation_lines(found) if options.validate else _table_lines(loop, found)
@@ -96,21 +88,8 @@ def _wrong(options: argparse.Namespace) -> str:
     return ""
 
 
-def _refuse(communicator: Communicator, text: str, code: int) -> int:
-    """Print on rank 0, whose exit code is that of the job: others must not end it before."""
-    if communicator.rank:
-        return 0
-    print(f"python -m distarray model: {text}", file=sys.stderr)
-    return code
-
-
 def _loop(case: Case, options: argparse.Namespace) -> Loop:
-    try:
-        dtype = np.dtype(options.dtype)
-    except TypeError:
-        raise GridError(
-            f"--dtype {options.dtype} is no element type; use float64 or float32."
-        ) from None
+    dtype = element_type(options.dtype)
     program = case.program(len(options.block), dtype)
     return Loop(case.name, program, dtype, case.rotate, options.reductions)
 

@@ -46,7 +46,7 @@ class TileChoice:
     dtype : str
         Of the rotating arrays.
     step : str
-        Digest of the kernels of a step; see `digest_of_step`.
+        Digest of the kernels of a step; see `tuning.steps.case_of`.
     tile : int
     """
 
