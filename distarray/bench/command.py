@@ -25,10 +25,11 @@ from distarray.bench import (
     wave,
 )
 from distarray.bench.table import HEAD, Row
-from distarray.bench.timing import Sizes, load, pinned
+from distarray.bench.timing import Sizes, load, load_line, pinned
 from distarray.comm import Communicator, SerialCommunicator, default
 from distarray.errors import CommunicationError
 from distarray.launcher import child_environment, mpirun
+from distarray.tuning.options import refuse
 
 #: Parts in the order in which they are measured.
 PARTS: dict[str, Callable[[Communicator, Sizes], Iterator[Row]]] = {
@@ -79,21 +80,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table; 1 if a gate was missed, unless a launcher was used. Collective under one."""
-    wrong = [part for part in options.parts if part not in PARTS]
+    communicator = default()
+    wrong = _wrong(options)
     if wrong:
-        print(f"{wrong[0]} is no part of the bench; use {', '.join(PARTS)}.", file=sys.stderr)
-        return 2
+        return refuse("bench", communicator, wrong, 2)
     for name, value in (QUICK if options.quick else USUAL).items():
-        given = getattr(options, name)
-        setattr(options, name, value if given is None else given)
-        if given is not None and given < 1:
-            print(f"--{name} must be at least 1, not {given}.", file=sys.stderr)
-            return 2
+        if getattr(options, name) is None:
+            setattr(options, name, value)
     if options.files is not None:
         return files.run(options)
     options.parts = options.parts or list(PARTS)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    communicator = default()
     before = load()
     several = communicator.size > 1
     shown = communicator.rank == 0
@@ -110,6 +107,18 @@ def run(options: argparse.Namespace) -> int:
         if options.json is not None:
             _write(options.json, rows, remarks)
     return int(any(row.missed for row in rows) and not several)
+
+
+def _wrong(options: argparse.Namespace) -> str:
+    """What is wrong with the options, or nothing."""
+    for part in options.parts:
+        if part not in PARTS:
+            return f"{part} is no part of the bench; use {', '.join(PARTS)}."
+    for name in USUAL:
+        given = getattr(options, name)
+        if given is not None and given < 1:
+            return f"--{name} must be at least 1, not {given}."
+    return ""
 
 
 def _measured(communicator: Communicator, options: argparse.Namespace) -> Iterator[Row]:
@@ -161,11 +170,9 @@ def remarks_on(
     """What to know of the table: how busy the machine was at its start and end, and what the gates
     are meant for. Local.
     """
-    cores = os.cpu_count() or 1
-    if start is not None and end is not None:
-        yield f"load average {start:.2f} at the start, {end:.2f} at the end, {cores} cores"
-        if max(start, end) > cores:
-            yield "More programs ran than there are cores; repeat on an idle machine."
+    yield load_line(start, end)
+    if max(start or 0.0, end or 0.0) > (os.cpu_count() or 1):
+        yield "More programs ran than there are cores; repeat on an idle machine."
     for name in () if options.quick else ("cells", "block", "steps"):
         if getattr(options, name) != USUAL[name]:
             yield (f"The gates are meant for --{name} {USUAL[name]}, not {getattr(options, name)}.")

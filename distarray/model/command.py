@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from distarray.bench.table import duration
 from distarray.bench.timing import load, load_line, pinned
 from distarray.comm import default
 from distarray.comm.base import Communicator
@@ -126,13 +127,13 @@ def _said(machine: Machine) -> str:
     return (
         f"memory {machine.memory[-1][1] / 1e9:.4g} GB/s, of which kernels have "
         f"{machine.share:.0%}; {_link_said(machine.intra)} in nodes of {machine.ranks_per_node}, "
-        f"{_link_said(machine.inter)} between; {_time(machine.overhead)} a message, "
-        f"{_time(machine.call)} a step; {machine.overlap:.0%} can overlap"
+        f"{_link_said(machine.inter)} between; {duration(machine.overhead)} a message, "
+        f"{duration(machine.call)} a step; {machine.overlap:.0%} can overlap"
     )
 
 
 def _link_said(link: Link) -> str:
-    return f"{_time(link.latency)} and {link.bandwidth / 1e9:.3g} GB/s"
+    return f"{duration(link.latency)} and {link.bandwidth / 1e9:.3g} GB/s"
 
 
 _HEAD = (
@@ -148,18 +149,13 @@ def _row_line(row: scaling.Row) -> str:
     return (
         f"{row.size:>7} {_joined(row.ranks):<14}{_joined(row.work.block):<16}"
         f"{_bytes(row.work.memory):>9}{len(row.work.sends):>9}{_bytes(sent):>9}{_bytes(row.between):>9}"
-        f"{_time(row.time.core):>10}{_time(row.time.exchange):>10}{hidden:>8}"
-        f"{_time(row.time.seconds):>10}{row.cells_per_second:>10.3g}{row.efficiency:>11.1%}"
+        f"{duration(row.time.core):>10}{duration(row.time.exchange):>10}{hidden:>8}"
+        f"{duration(row.time.seconds):>10}{row.cells_per_second:>10.3g}{row.efficiency:>11.1%}"
     )
 
 
 def _joined(numbers: Sequence[int]) -> str:
     return "x".join(map(str, numbers))
-
-
-def _time(seconds: float) -> str:
-    unit, scale = ("s", 1.0) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("us", 1e6)
-    return f"{seconds * scale:.3g} {unit}"
 
 
 def _bytes(number: int) -> str:
@@ -196,8 +192,8 @@ def _validation_lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"{'shape':<18}{'process grid':<14}{'predicted':>12}{'measured':>12}{'ratio':>8}"
     for row in rows:
         yield (
-            f"{_joined(row.shape):<18}{_joined(row.ranks):<14}{_time(row.predicted):>12}"
-            f"{_time(row.measured):>12}{row.ratio:>8.2f}"
+            f"{_joined(row.shape):<18}{_joined(row.ranks):<14}{duration(row.predicted):>12}"
+            f"{duration(row.measured):>12}{row.ratio:>8.2f}"
         )
     off = [max(row.ratio, 1 / row.ratio) for row in rows]
     yield (
