@@ -119,7 +119,7 @@ SELDOM_SIMULATED = (
         f"test_solvers_{name}.py"
         for name in (
             "*_costs", "*_errors", "*_failures", "*_kept", "*_singular", "burgers", "diffusion",
-            "euler", "flows", "hyperbolic", "immersed", "incompressible", "lbm", "reference",
+            "euler", "flows", "hyperbolic", "immersed", "incompressible", "lbm*", "reference",
             "shallow_water*", "sides", "wave*",
         )
     ),
