@@ -3,6 +3,7 @@
     command       the options; one rank, then two that mpirun starts; the table and its JSON
     table         a row: what is timed, its median, what stands beside it, the ratio and its gate
     timing        actions timed in turn, on pinned ranks, medians
+    two_ranks     the command started on two ranks
     loops         the C loops (`loops.c`), compiled as kernels are
     heat, wave, expressions, exchange, sums, movement, files, overhead, timeline
                   the parts: what is timed, and beside what

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -26,9 +25,9 @@ from distarray.bench import (
 )
 from distarray.bench.table import HEAD, Row
 from distarray.bench.timing import Sizes, load, load_line, pinned
+from distarray.bench.two_ranks import on_two_ranks
 from distarray.comm import Communicator, SerialCommunicator, default
 from distarray.errors import CommunicationError
-from distarray.launcher import child_environment, mpirun
 from distarray.tuning.options import refuse
 
 #: Parts in the order in which they are measured.
@@ -136,27 +135,16 @@ def _measured(communicator: Communicator, options: argparse.Namespace) -> Iterat
 
 
 def _started(options: argparse.Namespace) -> list[Row]:
-    """The rows of two ranks, started by the mpirun beside this Python or on the path."""
-    launcher = mpirun()
+    """The rows of two ranks."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rows.json")
-        command = [launcher, "-n", "2", sys.executable, "-m", "distarray", "bench", *options.parts]
-        command += ["--quick"] if options.quick else []
+        arguments = [*options.parts, *(["--quick"] if options.quick else [])]
         for name in USUAL:
-            command += [f"--{name}", str(getattr(options, name))]
-        command += ["--json", str(path)]
-        try:
-            done = subprocess.run(
-                command, env=child_environment(), capture_output=True, text=True, check=False
-            )
-        except OSError as error:
-            raise CommunicationError(
-                f"bench cannot start two ranks with {launcher} ({error}); "
-                "install the extra mpi (in a clone: pip install '.[mpi]')."
-            ) from None
+            arguments += [f"--{name}", str(getattr(options, name))]
+        done = on_two_ranks([*arguments, "--json", str(path)], stderr=subprocess.PIPE)
         if not path.exists():
             raise CommunicationError(
-                f"bench started two ranks with {launcher}, which failed; python -m distarray "
+                f"bench started two ranks with {done.args[0]}, which failed; python -m distarray "
                 f"doctor says more.\n{done.stderr}"
             )
         rows = [Row(**row) for row in json.loads(path.read_text())["rows"]]

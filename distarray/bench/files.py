@@ -19,8 +19,6 @@ import contextlib
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,14 +30,13 @@ from distarray import io
 from distarray.array import DistArray
 from distarray.bench.table import Row
 from distarray.bench.timing import Sizes
+from distarray.bench.two_ranks import on_two_ranks
 from distarray.comm import Communicator, default
-from distarray.errors import CommunicationError
 from distarray.grid import Grid
 from distarray.io import place
 from distarray.io.header import read_record
 from distarray.io.read import read_values
 from distarray.io.write import WritePlan, begin_save
-from distarray.launcher import child_environment, mpirun
 
 MIB = 1 << 20
 #: Most bytes that a rank may hold besides the state.
@@ -118,18 +115,10 @@ def rows(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
 
 
 def _started(options: argparse.Namespace) -> int:
-    command = [mpirun(), "-n", "2", sys.executable, "-m", "distarray", "bench"]
+    arguments = []
     for name in ("files", "mebibytes", "repeat"):
-        command += [f"--{name}", str(getattr(options, name))]
-    try:
-        done = subprocess.run(
-            command, env=child_environment(), stdout=subprocess.PIPE, text=True, check=False
-        )
-    except OSError as error:
-        raise CommunicationError(
-            f"bench cannot start two ranks with {command[0]} ({error}); "
-            "install the extra mpi (in a clone: pip install '.[mpi]')."
-        ) from None
+        arguments += [f"--{name}", str(getattr(options, name))]
+    done = on_two_ranks(arguments)
     print(done.stdout, end="")
     return done.returncode or int(_word(False) in done.stdout)
 
