@@ -284,8 +284,8 @@ class Solver(abc.ABC):
             return until - self.time, until
         if until is not None and until + dt == until:
             raise da.SolverError(
-                f"A run ends in fewer than 10^15 steps, received dt={dt:.6g} and until={until:.6g}; "
-                "the numbers of its configuration are too far apart."
+                f"A run ends in fewer than 10^15 steps, received dt={dt:.6g} and until={until:.6g};"
+                " the numbers of its configuration are too far apart."
             )
         return dt, self.time + dt
 
