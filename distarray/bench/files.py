@@ -29,7 +29,7 @@ import numpy as np
 from distarray import io
 from distarray.array import DistArray
 from distarray.bench.table import Row
-from distarray.bench.timing import Sizes
+from distarray.bench.timing import Sizes, load, load_line
 from distarray.bench.two_ranks import on_two_ranks
 from distarray.comm import Communicator, default
 from distarray.grid import Grid
@@ -86,6 +86,7 @@ def run(options: argparse.Namespace) -> int:
     communicator = default()
     if communicator.size == 1:
         return _started(options)
+    before = load()
     folder = Path(options.files) / "distarray-bench"
     if communicator.rank == 0:
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     if communicator.rank == 0:
         print(f"{rows[0].nbytes / 2**30:.2f} GiB from {communicator.size} ranks in {options.files}")
         print("\n".join([_HEAD, *map(str, rows)]))
-        print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores")
+        print(load_line(before, load()))
     return 0  # one that fails would end the job with many words
 
 
