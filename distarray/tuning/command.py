@@ -23,7 +23,7 @@ from distarray.comm import SerialCommunicator, default
 from distarray.comm.base import Communicator
 from distarray.errors import DistArrayError
 from distarray.grid import Grid
-from distarray.tiling.loop import WORTH_TILING
+from distarray.tiling.loop import MOST_STEPS, WORTH_TILING
 from distarray.tuning import store
 from distarray.tuning.kernels import case_of_name, reach_of
 from distarray.tuning.measure import (
@@ -106,12 +106,16 @@ def run(options: argparse.Namespace) -> int:
 def _wrong(options: argparse.Namespace) -> str:
     """What is wrong with the options, or nothing."""
     for name, least in (("steps", 1), ("repeat", 1), ("grids", 0), ("skip", 1)):
-        if getattr(options, name) < least:
+        if not getattr(options, name) >= least:  # so that nan is refused
             return f"--{name} must be at least {least}, not {getattr(options, name)}."
     for name in ("shape", "tiles"):
         numbers = getattr(options, name) or (1,)
         if min(numbers) < 1:
             return f"--{name} takes numbers from 1, not {min(numbers)}."
+    if len(options.shape) > len(_AXES):
+        return f"--shape takes at most {len(_AXES)} numbers, not {len(options.shape)}."
+    if max(options.tiles or (1,)) > MOST_STEPS:
+        return f"--tiles takes numbers up to {MOST_STEPS}, not {max(options.tiles)}."
     beyond = set(options.periodic or ()) - set(_AXES[: len(options.shape)])
     if beyond:
         return f"--periodic names the axis {min(beyond)}, which a grid of {options.shape} lacks."

@@ -174,12 +174,16 @@ def write(machine: Machine, choices: Choices) -> str:
     content = {"version": VERSION, "machine": asdict(machine), "digest": _digest(kept), **kept}
     folder = native.cache_folder()
     path = folder / machine.file
+    name = None
     try:
         handle, name = tempfile.mkstemp(dir=folder)
         with open(handle, "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
         os.replace(name, path)
     except OSError as error:
+        if name is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
         raise BackendError(
             f"The file {path} cannot be written: {error}; make room, or set DISTARRAY_CACHE to "
             "another folder."
@@ -195,8 +199,10 @@ def _digest(kept: dict[str, Any]) -> str:
 def _parsed(content: bytes, machine: Machine) -> Choices:
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("it is damaged") from None
+    if not isinstance(found, dict):
+        raise ValueError("it is damaged")
     if found["version"] != VERSION:
         raise ValueError(f"it has format {found['version']!r}, not {VERSION}")
     if found["machine"] != asdict(machine):
