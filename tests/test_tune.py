@@ -128,6 +128,15 @@ def test_what_cannot_be_kept_leaves_nothing_behind(cache: Path) -> None:
     assert [path.name for path in cache.iterdir()] == [MACHINE.file]
 
 
+def test_a_folder_that_goes_with_the_process_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DISTARRAY_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(BackendError, match="set DISTARRAY_CACHE to a folder that can"):
+        store.write(MACHINE, ALL)
+
+
 def test_a_changed_number_is_noticed(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(store.write(MACHINE, ALL))
     path.write_text(path.read_text().replace('"tile": 8', '"tile": 9'))

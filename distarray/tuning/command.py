@@ -98,9 +98,14 @@ def run(options: argparse.Namespace) -> int:
         return 0
     print("\n".join(table(problem, candidates, chosen)))
     print(load_line(before, load()))
+    code = _kept(options, problem, communicator, found(candidates, cases, chosen, problem))
     if options.json is not None:
-        options.json.write_text(json.dumps(described(candidates, chosen), indent=1) + "\n")
-    return _kept(options, problem, communicator, found(candidates, cases, chosen, problem))
+        try:
+            options.json.write_text(json.dumps(described(candidates, chosen), indent=1) + "\n")
+        except OSError as error:
+            text = f"The file {options.json} cannot be written: {error}; give --json another."
+            return refuse("tune", communicator, text, 1)
+    return code
 
 
 def _wrong(options: argparse.Namespace) -> str:

@@ -174,6 +174,11 @@ def write(machine: Machine, choices: Choices) -> str:
     content = {"version": VERSION, "machine": asdict(machine), "digest": _digest(kept), **kept}
     folder = native.cache_folder()
     path = folder / machine.file
+    if not native.outlives_process(folder):
+        raise BackendError(
+            "The choice cannot be kept: the user's cache cannot be written; set DISTARRAY_CACHE to "
+            "a folder that can."
+        )
     name = None
     try:
         handle, name = tempfile.mkstemp(dir=folder)
