@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from distarray.bench import (
     exchange,
@@ -28,7 +29,7 @@ from distarray.bench.timing import Sizes, load, load_line, pinned
 from distarray.bench.two_ranks import on_two_ranks
 from distarray.comm import Communicator, SerialCommunicator, default
 from distarray.errors import CommunicationError
-from distarray.tuning.options import refuse
+from distarray.tuning.options import refuse, write_json
 
 #: Parts in the order in which they are measured.
 PARTS: dict[str, Callable[[Communicator, Sizes], Iterator[Row]]] = {
@@ -103,8 +104,9 @@ def run(options: argparse.Namespace) -> int:
     if shown:
         remarks = list(remarks_on(options, before, load()))
         print("\n".join(remarks))
-        if options.json is not None:
-            _write(options.json, rows, remarks)
+        code = write_json("bench", communicator, options.json, _known(rows, remarks))
+        if code:
+            return code
     return int(any(row.missed for row in rows) and not several)
 
 
@@ -166,13 +168,12 @@ def remarks_on(
             yield (f"The gates are meant for --{name} {USUAL[name]}, not {getattr(options, name)}.")
 
 
-def _write(path: Path, rows: Sequence[Row], remarks: Sequence[str]) -> None:
+def _known(rows: Sequence[Row], remarks: Sequence[str]) -> dict[str, Any]:
     """The rows, with the ratio of each, and what there is to know of them."""
-    known = {
+    return {
         "rows": [asdict(row) for row in rows],
         "ratios": {f"{row.name}, {row.ranks}": row.figure for row in rows if row.reference},
         "remarks": list(remarks),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}",
     }
-    path.write_text(json.dumps(known, indent=1) + "\n")

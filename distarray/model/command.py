@@ -9,7 +9,6 @@ prints steps of several grids as predicted and as measured.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from distarray.model import measure, scaling
 from distarray.model.machine import NAMED, Link, Machine, machine_of
 from distarray.model.traffic import Loop
 from distarray.tuning.kernels import Case, case_of_name
-from distarray.tuning.options import add_kernel, element_type, refuse
+from distarray.tuning.options import add_kernel, element_type, refuse, write_json
 
 #: Blocks that are measured on each rank, cells along each axis.
 _BLOCKS = (32, 64, 96, 128)
@@ -69,8 +68,7 @@ def run(options: argparse.Namespace) -> int:
     if communicator.rank == 0:
         lines = _validation_lines(found) if options.validate else _table_lines(loop, found)
         print("\n".join(lines))
-        if options.json is not None:
-            options.json.write_text(json.dumps(_plain(found), indent=1) + "\n")
+        return write_json("model", communicator, options.json, _plain(found))
     return 0
 
 

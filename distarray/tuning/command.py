@@ -10,7 +10,6 @@ depend on it. DISTARRAY_TUNING=0 switches it off.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -36,7 +35,7 @@ from distarray.tuning.measure import (
     process_grids,
     transports,
 )
-from distarray.tuning.options import add_kernel, element_type, refuse
+from distarray.tuning.options import add_kernel, element_type, refuse, write_json
 
 #: What may be kept.
 KINDS = ("tile", "grid", "transport")
@@ -99,13 +98,7 @@ def run(options: argparse.Namespace) -> int:
     print("\n".join(table(problem, candidates, chosen)))
     print(load_line(before, load()))
     code = _kept(options, problem, communicator, found(candidates, cases, chosen, problem))
-    if options.json is not None:
-        try:
-            options.json.write_text(json.dumps(described(candidates, chosen), indent=1) + "\n")
-        except OSError as error:
-            text = f"The file {options.json} cannot be written: {error}; give --json another."
-            return refuse("tune", communicator, text, 1)
-    return code
+    return write_json("tune", communicator, options.json, described(candidates, chosen)) or code
 
 
 def _wrong(options: argparse.Namespace) -> str:

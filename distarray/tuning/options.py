@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,3 +47,17 @@ def refuse(command: str, communicator: Communicator, text: str, code: int) -> in
         return 0
     print(f"python -m distarray {command}: {text}", file=sys.stderr)
     return code
+
+
+def write_json(command: str, communicator: Communicator, path: Path | None, content: Any) -> int:
+    """Write what --json asks for, if anything; gives the exit code, 1 with a line where that is
+    impossible. Local; by rank 0.
+    """
+    if path is None:
+        return 0
+    try:
+        path.write_text(json.dumps(content, indent=1) + "\n")
+    except OSError as error:
+        text = f"The file {path} cannot be written: {error}; give --json another."
+        return refuse(command, communicator, text, 1)
+    return 0
