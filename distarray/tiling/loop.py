@@ -38,8 +38,8 @@ WORTH_TILING = 8 << 20
 CANDIDATES = (2, 4, 8, 12)
 SHIFTS = range(6, 13)
 #: Points of a tile along an axis: at least, and at most where it moves by more than the cache has
-#: room for. 7-point steps of 256^3 doubles are as fast on tiles of 8 x 8 in 8 steps as on 12 x 12 in
-#: 12, and slower on 8 x 8 in 12 or 16 x 32 in 8.
+#: room for. 7-point steps of 256^3 doubles are as fast on tiles of 8 x 8 in 8 steps as on tiles of
+#: 12 x 12 in 12, and slower on 8 x 8 in 12 or 16 x 32 in 8.
 LEAST_SIDE, MOVED = 8, 12
 #: Passes of each number of steps in a trial: the first makes plans and fills caches.
 PASSES = 3
