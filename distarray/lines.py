@@ -87,8 +87,9 @@ def map_lines(
         An axis is the number of a grid axis (components counted) or its name. A function gets a
         read-only host array with a part of this rank's values, components first, which is whole
         along the axis but not along others, and the ranges of global indices where it lies, one
-        slice for each grid axis. It returns one of the same shape, whose values are cast to the
-        element type of `array`, and must do the same with each line whatever others it comes with.
+        slice for each grid axis; its memory is used again afterwards. It returns one of the same
+        shape, whose values are cast to the element type of `array`, and must do the same with each
+        line whatever others it comes with.
         On a device it gets a copy on the host.
     out : DistArray, optional
         Takes the result; of the shape and element type of `array`, on any process grid, and it may

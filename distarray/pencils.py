@@ -6,6 +6,10 @@ next one. Each chunk of a block goes through all the work of a pass while it is 
 from there straight into the messages, of which there is one for each pair of ranks; the next pass
 reads its lines straight from the messages received.
 
+Messages leave when a pass is done. In parts that left while later chunks were worked on, real
+transforms of 256^3 numbers there and back took 2 to 14 % longer on 2 and 4 ranks of one node: there
+the processors carry messages themselves, for 15 of 240 ms.
+
 `passes_of` plans placements, without communication; `LinePlan` keeps buffers and requests.
 """
 

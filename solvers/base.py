@@ -282,6 +282,11 @@ class Solver(abc.ABC):
         dt = self._time_step
         if until is not None and self.time + 1.000001 * dt >= until:
             return until - self.time, until
+        if until is not None and until + dt == until:
+            raise da.SolverError(
+                f"A run ends in fewer than 10^15 steps, received dt={dt:.6g} and until={until:.6g};"
+                " the numbers of its configuration are too far apart."
+            )
         return dt, self.time + dt
 
     def _done(self, until: float | None, steady: float | None, last: int | None) -> bool:

@@ -82,8 +82,8 @@ def require_cells(cells: Any) -> None:
     whole = isinstance(cells, tuple) and all(is_whole(n) for n in cells)
     if not whole or not 1 <= len(cells) <= len(AXES):
         raise da.SolverError(
-            f"A box has one to three axes, received cells={shown(cells)}; give a tuple of "
-            "one to three whole numbers above 0."
+            f"A box has cells along one to three axes, received cells={shown(cells)}; give a whole "
+            "number above 0 for each axis, as a tuple or after --cells."
         )
 
 

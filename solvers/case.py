@@ -78,7 +78,8 @@ class Case:
 def require_axes(options: Options, *allowed: int) -> None:
     """An error unless the cells are along as many axes as a case has. Local."""
     if len(options.cells) not in allowed:
+        axes = "axis" if allowed == (1,) else "axes"
         raise da.SolverError(
-            f"This case has {' or '.join(map(str, allowed))} axes, received --cells "
+            f"This case has {' or '.join(map(str, allowed))} {axes}, received --cells "
             f"{' '.join(map(str, options.cells))}; give a number for each."
         )

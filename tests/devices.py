@@ -42,7 +42,11 @@ NOT_ON_A_DEVICE = {
     "on the simulated device holds that of the device too",
     "ranks_shared.py": _HOST,
     "ranks_simulated_*.py": _OWN_DEVICE,
-    "ranks_tiling.py": _TILES,
+    "ranks_tiling*.py": _TILES,
+    "ranks_timeline.py::test_a_report_of_tiles_has_messages_and_bytes_for_each_step": _TILES,
+    "ranks_timeline.py::test_ranges_of_a_profiler_nest_and_the_exchange_overlaps_the_core": (
+        "writes down the order of the CPU's work"
+    ),
     "ranks_transports*.py": _OWN_DEVICE,
     "test_backend_*.py": _OWN_DEVICE,
     "test_bench.py": _BENCH,
@@ -75,9 +79,13 @@ NOT_ON_A_DEVICE = {
     "test_regions.py": _PURE,
     "test_replay.py": _FILES,
     "test_signals.py": _PROCESSES,
+    "test_simd.py": _COMPILER,
     "test_simulated*.py": _OWN_DEVICE,
     "test_spans.py": _PURE,
+    "test_threads.py": "threads of the CPU",
     "test_tiling.py": _TILES,
+    "test_timeline.py::test_a_report_counts_the_steps_of_tiles_and_colours": _TILES,
+    "test_tune.py": _OWN_DEVICE,
     "test_stencil_analysis.py": _PURE,
     "test_stencil_errors*.py": _PURE,
     "test_stencil_evaluate.py": _PURE,
@@ -119,7 +127,7 @@ SELDOM_SIMULATED = (
         f"test_solvers_{name}.py"
         for name in (
             "*_costs", "*_errors", "*_failures", "*_kept", "*_singular", "burgers", "diffusion",
-            "euler", "flows", "hyperbolic", "immersed", "incompressible", "lbm", "reference",
+            "euler", "flows", "hyperbolic", "immersed", "incompressible", "lbm*", "reference",
             "shallow_water*", "sides", "wave*",
         )
     ),

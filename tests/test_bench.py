@@ -100,7 +100,7 @@ def test_the_table_has_all_parts_on_one_rank_and_on_two(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     known = json.loads(path.read_text())
     rows = [Row(**row) for row in known["rows"]]
-    everywhere = {"copy", "heat", "wave", "expressions", "sums", "overhead"}
+    everywhere = {"copy", "heat", "wave", "expressions", "sums", "overhead", "timeline"}
     assert {row.part for row in rows if row.ranks == 1} == everywhere
     assert {row.part for row in rows if row.ranks == 2} == set(command.PARTS)
     assert all(row.seconds > 0 for row in rows if "import" not in row.name)
@@ -133,7 +133,7 @@ def test_remarks_tell_of_a_busy_machine_and_of_other_sizes(
     monkeypatch.setattr(command.os, "cpu_count", lambda: 4)
     quiet = "load average 0.50 at the start, 1.25 at the end, 4 cores"
     assert remarks(0.5, 1.25) == [quiet]
-    assert remarks(None, None) == []
+    assert remarks(None, None) == ["load average unknown"]
     _, busy, size = remarks(0.5, 4.5, cells=64)
     assert "repeat on an idle machine" in busy
     assert size == "The gates are meant for --cells 256, not 64."
@@ -163,7 +163,9 @@ def test_a_count_below_one_is_refused(option: str, capsys: pytest.CaptureFixture
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bench", "heat", "steam"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("steam is no part of the bench; use copy, heat, wave, ")
+    assert error.startswith(
+        "python -m distarray bench: steam is no part of the bench; use copy, heat, wave, "
+    )
 
 
 def test_a_compiler_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,8 @@ LAYERS = {
     "package": ("__init__",),
     "programs": (
         "cli", "bench", "doctor", "view", "panels", "pictures", "selftest",
-        "testing", "tuning.command", "tuning.measure", "tuning.kernels", "model", "__main__",
+        "testing", "tuning.command", "tuning.measure", "tuning.kernels", "tuning.options", "model",
+        "__main__",
     ),
 }  # fmt: skip
 LAYER_OF = {name: (i, layer) for i, (layer, names) in enumerate(LAYERS.items()) for name in names}

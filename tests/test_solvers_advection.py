@@ -391,7 +391,7 @@ GOOD = {"cells": (16, 16), "velocity": (1.0, 0.5)}
         ({"boundary": {"x": da.Outflow()}}, "has the sides none, received 'x' in 'boundary'"),
         ({"boundary": {"y+": 0.0}, "periodic": False}, "A side has a condition such as .* 0.0"),
         ({"initial": "high"}, "'initial' is a finite number, .* received 'high'"),
-        ({"cells": (4, 4, 4, 4)}, "one to three axes, received"),
+        ({"cells": (4, 4, 4, 4)}, "cells along one to three axes, received"),
         ({"dtype": "float16"}, "'dtype' is one of 'float64', 'float32', received 'float16'"),
     ],
 )
@@ -445,7 +445,7 @@ def test_the_case_prints_its_table_and_goes_on_with_the_same_bits(tmp_path, caps
 
 def test_a_disc_that_turns_stays_positive(tmp_path, capsys):
     _, case = CASES
-    with pytest.raises(da.SolverError, match="one to three axes, received"):
+    with pytest.raises(da.SolverError, match="cells along one to three axes, received"):
         options_of(case, tmp_path, (0, 32), 0.1)
     case.run(options_of(case, tmp_path, (32, 32), 0.1, scheme="upwind3", positivity="yes"))
     printed = capsys.readouterr().out

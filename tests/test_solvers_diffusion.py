@@ -321,7 +321,7 @@ def test_a_run_becomes_steady():
 # ------------------------------------------------------------------------------- what is refused
 
 WRONG = [
-    ({"cells": (8, 0)}, "one to three axes"),
+    ({"cells": (8, 0)}, "cells along one to three axes"),
     ({"scheme": "leapfrog"}, "'scheme' is one of 'explicit', 'crank-nicolson', 'tr-bdf2'"),
     ({"diffusivity": -1.0}, "The diffusivity is a number above 0, received -1.0"),
     ({"diffusivity": 0.0}, "The diffusivity is a number above 0"),

@@ -460,7 +460,7 @@ GAS = {"cells": (16,), "initial": (1.0, 0.0, 1.0)}
         ({"courant": "fast"}, "at most 1, received courant='fast'"),
         ({"viscosity": -1.0}, "'viscosity' is at least 0"),
         ({"prandtl": 0.0}, "'prandtl' is above 0"),
-        ({"cells": (4, 4, 4, 4)}, "one to three axes"),
+        ({"cells": (4, 4, 4, 4)}, "cells along one to three axes"),
         ({"cells": (1,)}, "reads 2 cells on each side"),
         ({"initial": (1.0, 1.0)}, "density, one velocity per axis and pressure"),
         (

@@ -312,6 +312,13 @@ def test_the_last_step_lands_on_the_end():
     assert law.time == 1.25
 
 
+def test_a_run_that_would_never_end_is_refused(monkeypatch):
+    law = growing(0.1)
+    monkeypatch.setattr(law, "stable_dt", lambda: 1e-300)
+    with pytest.raises(da.SolverError, match=r"fewer than 10\^15 steps, received dt=1e-300"):
+        law.run(until=1.25)
+
+
 def test_a_step_beyond_the_limit_is_refused_and_changes_nothing():
     law = growing(0.1)
     before = law.fields["u"].gather()

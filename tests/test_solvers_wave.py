@@ -239,8 +239,8 @@ def test_a_windowed_sinc_represents_waves_of_four_cells():
 
 PLANE = {"cells": (16, 16), "width": 4}
 WRONG = [
-    ({"cells": (16, 0)}, "one to three axes"),
-    ({"cells": 16}, "one to three axes"),
+    ({"cells": (16, 0)}, "cells along one to three axes"),
+    ({"cells": 16}, "cells along one to three axes"),
     ({"order": 3}, "'order' is one of 2, 4, 6, 8, 10, 12, 14, 16, received 3"),
     ({"absorber": "pml"}, "'absorber' is one of 'cpml', 'sponge', received 'pml'"),
     ({"interpolation": "cubic"}, "'interpolation' is one of 'polynomial', 'linear', 'sinc'"),

@@ -15,7 +15,7 @@ import distarray as da
 from distarray import doctor, spans
 from distarray.cli import main
 from distarray.comm import SerialCommunicator
-from distarray.errors import StencilError
+from distarray.errors import BackendError, StencilError
 from distarray.stencil import analysis
 from distarray.tiling import loop
 from distarray.tuning import command, measure, store
@@ -108,13 +108,33 @@ def test_a_wrong_entry_is_told_in_one_line_and_nothing_used(
     assert store.read(MACHINE) == ALL
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\x00", b'{"version": 1}'])
+NO_CHOICES = [b"", b"{", b"[]", b"[" * 100_000, b"null", b"3", b"\xff\x00", b'{"version": 1}']
+
+
+@pytest.mark.parametrize("content", NO_CHOICES, ids=lambda content: repr(content[:16]))
 def test_bytes_that_are_no_choices_are_not_used(
     cache: Path, capsys: pytest.CaptureFixture[str], content: bytes
 ) -> None:
     Path(store.write(MACHINE, ALL)).write_bytes(content)
     assert store.read(MACHINE) == store.Choices()
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_what_cannot_be_kept_leaves_nothing_behind(cache: Path) -> None:
+    (cache / MACHINE.file).mkdir(parents=True)
+    cache.chmod(0o700)
+    with pytest.raises(BackendError, match="cannot be written"):
+        store.write(MACHINE, ALL)
+    assert [path.name for path in cache.iterdir()] == [MACHINE.file]
+
+
+def test_a_folder_that_goes_with_the_process_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DISTARRAY_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(BackendError, match="set DISTARRAY_CACHE to a folder that can"):
+        store.write(MACHINE, ALL)
 
 
 def test_a_changed_number_is_noticed(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -362,6 +382,12 @@ def test_what_the_command_keeps_is_used_by_loops_and_told(
         (["--repeat", "0"], "--repeat must be at least 1, not 0."),
         (["--shape", "8", "0"], "--shape takes numbers from 1, not 0."),
         (["--shape", "8", "--periodic", "y"], "--periodic names the axis y"),
+        (["--shape", "8", "8", "8", "8"], "--shape takes at most 3 numbers, not 4."),
+        (["--tiles", "2", "65"], "--tiles takes numbers up to 64, not 65."),
+        (["--skip", "nan"], "--skip must be at least 1, not nan."),
+        (["--rotate", "0", "0"], "has 2 arrays, of which (0, 0) cannot rotate"),
+        (["--rotate", "0", "2"], "different numbers from 0 to 1"),
+        (["--rotate", "-1", "0"], "different numbers from 0 to 1"),
         (["--dtype", "float47"], "--dtype float47 is no element type"),
         (["--kernel", "cold"], "is unknown"),
         (["--device", "abacus"], "abacus"),
@@ -374,3 +400,14 @@ def test_wrong_options_are_refused(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("python -m distarray tune: ")
     assert text in line
+
+
+def test_a_table_that_cannot_be_written_leaves_the_choice(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = cache.parent / "missing" / "table.json"
+    options = ["--shape", "8", "8", "--steps", "2", "--repeat", "1", "--tiles", "2"]
+    assert main(["tune", *options, "--json", str(path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"The file {path} cannot be written" in line
+    assert list(cache.glob("tuning-*.json"))

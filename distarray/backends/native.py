@@ -233,7 +233,17 @@ def _temporary() -> Path:
             shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(remove)
+    _passing.add(Path(folder))
     return Path(folder)
+
+
+#: Folders that go with this process.
+_passing: set[Path] = set()
+
+
+def outlives_process(folder: Path) -> bool:
+    """Whether what is put into the cache is there for the next process. Local."""
+    return folder not in _passing
 
 
 def _entry(language: Language, command: tuple[str, ...], source: str, path: Path) -> ctypes.CDLL:

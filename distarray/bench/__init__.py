@@ -3,8 +3,9 @@
     command       the options; one rank, then two that mpirun starts; the table and its JSON
     table         a row: what is timed, its median, what stands beside it, the ratio and its gate
     timing        actions timed in turn, on pinned ranks, medians
+    two_ranks     the command started on two ranks
     loops         the C loops (`loops.c`), compiled as kernels are
-    heat, wave, expressions, exchange, sums, movement, files, overhead
+    heat, wave, expressions, exchange, sums, movement, files, overhead, timeline
                   the parts: what is timed, and beside what
 
 The two sides of a ratio are timed in turn, so that other programs on the machine slow both. Started

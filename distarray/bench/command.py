@@ -7,18 +7,29 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
-from distarray.bench import exchange, expressions, files, heat, movement, overhead, sums, wave
+from distarray.bench import (
+    exchange,
+    expressions,
+    files,
+    heat,
+    movement,
+    overhead,
+    sums,
+    timeline,
+    wave,
+)
 from distarray.bench.table import HEAD, Row
-from distarray.bench.timing import Sizes, load, pinned
+from distarray.bench.timing import Sizes, load, load_line, pinned
+from distarray.bench.two_ranks import on_two_ranks
 from distarray.comm import Communicator, SerialCommunicator, default
 from distarray.errors import CommunicationError
-from distarray.launcher import child_environment, mpirun
+from distarray.tuning.options import refuse, write_json
 
 #: Parts in the order in which they are measured.
 PARTS: dict[str, Callable[[Communicator, Sizes], Iterator[Row]]] = {
@@ -32,6 +43,7 @@ PARTS: dict[str, Callable[[Communicator, Sizes], Iterator[Row]]] = {
     "redistribute": movement.redistribute,
     "checkpoint": files.rows,
     "overhead": overhead.rows,
+    "timeline": timeline.rows,
 }
 
 #: The sizes that the gates are meant for, and those of a run that is only to show that all works.
@@ -68,21 +80,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table; 1 if a gate was missed, unless a launcher was used. Collective under one."""
-    wrong = [part for part in options.parts if part not in PARTS]
+    communicator = default()
+    wrong = _wrong(options)
     if wrong:
-        print(f"{wrong[0]} is no part of the bench; use {', '.join(PARTS)}.", file=sys.stderr)
-        return 2
+        return refuse("bench", communicator, wrong, 2)
     for name, value in (QUICK if options.quick else USUAL).items():
-        given = getattr(options, name)
-        setattr(options, name, value if given is None else given)
-        if given is not None and given < 1:
-            print(f"--{name} must be at least 1, not {given}.", file=sys.stderr)
-            return 2
+        if getattr(options, name) is None:
+            setattr(options, name, value)
     if options.files is not None:
         return files.run(options)
     options.parts = options.parts or list(PARTS)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    communicator = default()
     before = load()
     several = communicator.size > 1
     shown = communicator.rank == 0
@@ -96,9 +104,22 @@ def run(options: argparse.Namespace) -> int:
     if shown:
         remarks = list(remarks_on(options, before, load()))
         print("\n".join(remarks))
-        if options.json is not None:
-            _write(options.json, rows, remarks)
+        code = write_json("bench", communicator, options.json, _known(rows, remarks))
+        if code:
+            return code
     return int(any(row.missed for row in rows) and not several)
+
+
+def _wrong(options: argparse.Namespace) -> str:
+    """What is wrong with the options, or nothing."""
+    for part in options.parts:
+        if part not in PARTS:
+            return f"{part} is no part of the bench; use {', '.join(PARTS)}."
+    for name in USUAL:
+        given = getattr(options, name)
+        if given is not None and given < 1:
+            return f"--{name} must be at least 1, not {given}."
+    return ""
 
 
 def _measured(communicator: Communicator, options: argparse.Namespace) -> Iterator[Row]:
@@ -116,27 +137,16 @@ def _measured(communicator: Communicator, options: argparse.Namespace) -> Iterat
 
 
 def _started(options: argparse.Namespace) -> list[Row]:
-    """The rows of two ranks, started by the mpirun beside this Python or on the path."""
-    launcher = mpirun()
+    """The rows of two ranks."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rows.json")
-        command = [launcher, "-n", "2", sys.executable, "-m", "distarray", "bench", *options.parts]
-        command += ["--quick"] if options.quick else []
+        arguments = [*options.parts, *(["--quick"] if options.quick else [])]
         for name in USUAL:
-            command += [f"--{name}", str(getattr(options, name))]
-        command += ["--json", str(path)]
-        try:
-            done = subprocess.run(
-                command, env=child_environment(), capture_output=True, text=True, check=False
-            )
-        except OSError as error:
-            raise CommunicationError(
-                f"bench cannot start two ranks with {launcher} ({error}); "
-                "install the extra mpi (in a clone: pip install '.[mpi]')."
-            ) from None
+            arguments += [f"--{name}", str(getattr(options, name))]
+        done = on_two_ranks([*arguments, "--json", str(path)], stderr=subprocess.PIPE)
         if not path.exists():
             raise CommunicationError(
-                f"bench started two ranks with {launcher}, which failed; python -m distarray "
+                f"bench started two ranks with {done.args[0]}, which failed; python -m distarray "
                 f"doctor says more.\n{done.stderr}"
             )
         rows = [Row(**row) for row in json.loads(path.read_text())["rows"]]
@@ -150,23 +160,20 @@ def remarks_on(
     """What to know of the table: how busy the machine was at its start and end, and what the gates
     are meant for. Local.
     """
-    cores = os.cpu_count() or 1
-    if start is not None and end is not None:
-        yield f"load average {start:.2f} at the start, {end:.2f} at the end, {cores} cores"
-        if max(start, end) > cores:
-            yield "More programs ran than there are cores; repeat on an idle machine."
+    yield load_line(start, end)
+    if max(start or 0.0, end or 0.0) > (os.cpu_count() or 1):
+        yield "More programs ran than there are cores; repeat on an idle machine."
     for name in () if options.quick else ("cells", "block", "steps"):
         if getattr(options, name) != USUAL[name]:
             yield (f"The gates are meant for --{name} {USUAL[name]}, not {getattr(options, name)}.")
 
 
-def _write(path: Path, rows: Sequence[Row], remarks: Sequence[str]) -> None:
+def _known(rows: Sequence[Row], remarks: Sequence[str]) -> dict[str, Any]:
     """The rows, with the ratio of each, and what there is to know of them."""
-    known = {
+    return {
         "rows": [asdict(row) for row in rows],
         "ratios": {f"{row.name}, {row.ranks}": row.figure for row in rows if row.reference},
         "remarks": list(remarks),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}",
     }
-    path.write_text(json.dumps(known, indent=1) + "\n")

@@ -19,8 +19,6 @@ import contextlib
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,19 +29,20 @@ import numpy as np
 from distarray import io
 from distarray.array import DistArray
 from distarray.bench.table import Row
-from distarray.bench.timing import Sizes
+from distarray.bench.timing import Sizes, load, load_line
+from distarray.bench.two_ranks import on_two_ranks
 from distarray.comm import Communicator, default
-from distarray.errors import CommunicationError
 from distarray.grid import Grid
 from distarray.io import place
 from distarray.io.header import read_record
 from distarray.io.read import read_values
 from distarray.io.write import WritePlan, begin_save
-from distarray.launcher import child_environment, mpirun
 
 MIB = 1 << 20
 #: Most bytes that a rank may hold besides the state.
 GATE_MEMORY = 64 * MIB
+#: Largest ratios of what is timed beside plain files.
+GATES = {"values": 1.15, "all": 1.40}
 _HEAD = (
     f"{'what':<34}{'median':>10}{'GB/s':>8}{'beside':>10}{'GB/s':>8}"
     f"{'ratio':>8}{'gate':>7}{'':>8}{'memory':>10}{'gate':>8}"
@@ -87,6 +86,7 @@ def run(options: argparse.Namespace) -> int:
     communicator = default()
     if communicator.size == 1:
         return _started(options)
+    before = load()
     folder = Path(options.files) / "distarray-bench"
     if communicator.rank == 0:
         folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     if communicator.rank == 0:
         print(f"{rows[0].nbytes / 2**30:.2f} GiB from {communicator.size} ranks in {options.files}")
         print("\n".join([_HEAD, *map(str, rows)]))
-        print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores")
+        print(load_line(before, load()))
     return 0  # one that fails would end the job with many words
 
 
@@ -116,18 +116,10 @@ def rows(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
 
 
 def _started(options: argparse.Namespace) -> int:
-    command = [mpirun(), "-n", "2", sys.executable, "-m", "distarray", "bench"]
+    arguments = []
     for name in ("files", "mebibytes", "repeat"):
-        command += [f"--{name}", str(getattr(options, name))]
-    try:
-        done = subprocess.run(
-            command, env=child_environment(), stdout=subprocess.PIPE, text=True, check=False
-        )
-    except OSError as error:
-        raise CommunicationError(
-            f"bench cannot start two ranks with {command[0]} ({error}); "
-            "install the extra mpi (in a clone: pip install '.[mpi]')."
-        ) from None
+        arguments += [f"--{name}", str(getattr(options, name))]
+    done = on_two_ranks(arguments)
     print(done.stdout, end="")
     return done.returncode or int(_word(False) in done.stdout)
 
@@ -205,13 +197,13 @@ def _rows(files: _Files, repeat: int) -> Iterator[FileRow]:
     made = files.u.padded.nbytes
     writes = (files.write_plain, files.write_values, files.write_all)
     times, memory = _measured(files.communicator, repeat, writes, fresh)
-    for k, (name, gate) in enumerate((("values", 1.15), ("all", 1.40)), 1):
+    for k, (name, gate) in enumerate(GATES.items(), 1):
         what = f"write, {name}, beside tofile"
         yield FileRow(what, times[k], times[0], files.u.nbytes, gate, memory[k])
     files.write_plain()
     reads = (files.read_plain, files.read_values, files.read_all)
     times, memory = _measured(files.communicator, repeat, reads, files.forget)
-    for k, (name, gate) in enumerate((("values", 1.15), ("all", 1.40)), 1):
+    for k, (name, gate) in enumerate(GATES.items(), 1):
         what = f"read, {name}, beside fromfile"
         yield FileRow(what, times[k], times[0], files.u.nbytes, gate, memory[k] - made)
 

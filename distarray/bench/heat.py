@@ -20,7 +20,7 @@ from distarray.bench.timing import Sizes, in_turn
 from distarray.comm import Communicator, SerialCommunicator
 from distarray.grid import Grid
 from distarray.iterate import iterate
-from distarray.kernels.apply import stencil
+from distarray.kernels.apply import StencilKernel, stencil
 
 #: Largest ratios to the C loop with one step in each pass, and with several.
 GATE, TILED_GATE = 1.06, 0.62
@@ -73,9 +73,9 @@ def looped(cells: Sequence[int], steps: int) -> Callable[[], None]:
     return act
 
 
-def depth() -> str:
-    """How many steps `tile="auto"` makes in one pass, as it found last. Local."""
-    known = list(diffuse.depths.values())
+def depth(kernel: StencilKernel) -> str:
+    """How many steps of a kernel `tile="auto"` makes in one pass, as it found last. Local."""
+    known = list(kernel.depths.values())
     return f"auto ({known[-1]})" if known else "auto"
 
 
@@ -96,8 +96,8 @@ def rows(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
     what = f"heat {n}^3, a step"
     yield Row("heat", f"{what}, tile=1, C loop", ranks, each["plain"], each["loop"], GATE, moved)
     yield Row(
-        "heat", f"{what}, tile={depth()}, C loop", ranks, each["tiled"], each["loop"], TILED_GATE,
-        moved,
+        "heat", f"{what}, tile={depth(diffuse)}, C loop", ranks, each["tiled"], each["loop"],
+        TILED_GATE, moved,
     )  # fmt: skip
     yield Row("heat", f"copy of {n}^3, C", ranks, found["copy"], nbytes=moved)
 
@@ -120,7 +120,7 @@ def efficiency(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
         least = EFFICIENCY.get(n)
         for name, tile, gate in (
             ("plain", "1", None if least is None else 1.0 / least),
-            ("tiled", depth(), None),
+            ("tiled", depth(diffuse), None),
         ):
             what = f"{communicator.size} x {n}^3, tile={tile}, {communicator.size} single runs"
             yield Row(

@@ -50,18 +50,19 @@ class Row:
     def __str__(self) -> str:
         beside, ratio, gate = f"{'':>17}", "", ""
         if self.reference is not None:
-            beside = f"{_time(self.reference):>10}{self._rate(self.reference):>7}"
+            beside = f"{duration(self.reference):>10}{self._rate(self.reference):>7}"
             ratio = f"{self.figure:.3f}"
         if self.gate is not None:
-            gate = _time(self.gate) if self.reference is None else f"{self.gate:.3g}"
+            gate = duration(self.gate) if self.reference is None else f"{self.gate:.3g}"
         kept = "" if self.gate is None else "  MISSED" if self.missed else "  ok"
-        own = f"{_time(self.seconds):>10}{self._rate(self.seconds):>7}"
+        own = f"{duration(self.seconds):>10}{self._rate(self.seconds):>7}"
         return f"{self.name:<52}{self.ranks:>3}{own}{beside}{ratio:>8}{gate:>9}{kept}".rstrip()
 
     def _rate(self, seconds: float) -> str:
         return "" if self.nbytes is None else f"{self.nbytes / seconds / 1e9:.2f}"
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them. Local."""
     unit, scale = ("s", 1.0) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("us", 1e6)
     return f"{seconds * scale:.3g} {unit}"

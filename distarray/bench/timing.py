@@ -99,3 +99,10 @@ def load() -> float | None:
         return os.getloadavg()[0]
     except (AttributeError, OSError):  # a system without it, or one that hides it
         return None
+
+
+def load_line(start: float | None, end: float | None) -> str:
+    """How busy the machine was, as far as the system tells it. Local."""
+    if start is None or end is None:
+        return "load average unknown"
+    return f"load average {start:.2f} at the start, {end:.2f} at the end, {os.cpu_count()} cores"

@@ -13,6 +13,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.arraylike import HostArray
+from distarray.bench.heat import depth
 from distarray.bench.loops import loop, with_layers
 from distarray.bench.table import Row
 from distarray.bench.timing import Sizes, in_turn
@@ -110,15 +111,14 @@ def rows(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
         "floor": lambda: cached.sweeps(visits),
     }
     found = in_turn(communicator, sizes.repeat, acts)
-    moved, known = _BYTES * n**3, list(propagate.depths.values())
+    moved = _BYTES * n**3
     each = {name: found[name] / steps for name in ("loop", "plain", "tiled")}
     what = f"wave {n}^3, 25 points, a step"
     gate, tiled_gate = (GATE, TILED_GATE) if ranks == 1 else (None, None)
     yield Row("wave", f"{what}, tile=1, C loop", ranks, each["plain"], each["loop"], gate, moved)
-    tile = f"auto ({known[-1]})" if known else "auto"
     yield Row(
-        "wave", f"{what}, tile={tile}, C loop", ranks, each["tiled"], each["loop"], tiled_gate,
-        moved,
+        "wave", f"{what}, tile={depth(propagate)}, C loop", ranks, each["tiled"], each["loop"],
+        tiled_gate, moved,
     )  # fmt: skip
     share = arrays[0].block.owned.size / (visits * int(np.prod(_CACHED)))
     floor = found["floor"] * share

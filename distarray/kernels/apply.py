@@ -182,7 +182,7 @@ class StencilKernel:
             if not hasattr(array, "key"):
                 raise StencilError(
                     f"Kernel {self.name} gets {name} of type {type(array).__name__}; pass a "
-                    "DistArray, or a profile of a grid."
+                    "DistArray or a profile of a grid, and write scalars after a `*`."
                 ) from None
         raise self._wrong_count(len(arrays)) from None
 

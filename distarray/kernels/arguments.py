@@ -90,8 +90,8 @@ class Scalars:
             ) from None
         if given:
             raise StencilError(
-                f"Kernel {self._kernel} has no scalar named {next(iter(given))!r}; its scalars "
-                f"are: {', '.join(self._names) or 'none'}."
+                f"Kernel {self._kernel} has no scalar named {next(iter(given))!r}; its scalars, "
+                f"those after a `*`, are: {', '.join(self._names) or 'none'}."
             )
         return values, tuple(kinds), statics
 

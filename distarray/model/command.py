@@ -9,26 +9,22 @@ prints steps of several grids as predicted and as measured.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from distarray.bench.timing import load, pinned
+from distarray.bench.table import duration
+from distarray.bench.timing import load, load_line, pinned
 from distarray.comm import default
 from distarray.comm.base import Communicator
-from distarray.errors import DistArrayError, GridError
+from distarray.errors import DistArrayError
 from distarray.model import measure, scaling
 from distarray.model.machine import NAMED, Link, Machine, machine_of
 from distarray.model.traffic import Loop
-from distarray.tuning import kernels
-from distarray.tuning.command import load_line
 from distarray.tuning.kernels import Case, case_of_name
+from distarray.tuning.options import add_kernel, element_type, refuse, write_json
 
 #: Blocks that are measured on each rank, cells along each axis.
 _BLOCKS = (32, 64, 96, 128)
@@ -39,11 +35,7 @@ _UNSTEADY = 0.15
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     add = parser.add_argument
-    names = ", ".join(kernels.NAMED)
-    add("--kernel", default="heat", help=f"{names}, or MODULE:KERNEL (default: heat)")
-    add("--scalar", action="append", default=[], metavar="NAME=VALUE", help="of the kernel")
-    add("--rotate", type=int, nargs="+", default=[], metavar="N", help="as in iterate")
-    add("--dtype", default="float64", help="element type (default: float64)")
+    add_kernel(parser)
     add("--block", type=int, nargs="+", default=[256] * 3, metavar="N", help="of weak scaling")
     add("--shape", type=int, nargs="+", default=[2048] * 3, metavar="N", help="of strong scaling")
     add("--ranks", type=int, nargs="+", default=list(scaling.RANKS), metavar="N")
@@ -63,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     communicator = default()
     wrong = _wrong(options)
     if wrong:
-        return _refuse(communicator, wrong, 2)
+        return refuse("model", communicator, wrong, 2)
     try:
         case = case_of_name(options.kernel, options.scalar, options.rotate)
         loop = _loop(case, options)
@@ -71,13 +63,12 @@ def run(options: argparse.Namespace) -> int:
         if not options.validate:
             tables = [_tables(loop, machine, options) for machine in machines]
     except DistArrayError as error:  # the same on all ranks
-        return _refuse(communicator, str(error), 1)
+        return refuse("model", communicator, str(error), 1)
     found = _validated(case, loop, communicator) if options.validate else {"tables": tables}
     if communicator.rank == 0:
         lines = _validation_lines(found) if options.validate else _table_lines(loop, found)
         print("\n".join(lines))
-        if options.json is not None:
-            options.json.write_text(json.dumps(_plain(found), indent=1) + "\n")
+        return write_json("model", communicator, options.json, _plain(found))
     return 0
 
 
@@ -96,21 +87,8 @@ def _wrong(options: argparse.Namespace) -> str:
     return ""
 
 
-def _refuse(communicator: Communicator, text: str, code: int) -> int:
-    """Print on rank 0, whose exit code is that of the job: others must not end it before."""
-    if communicator.rank:
-        return 0
-    print(f"python -m distarray model: {text}", file=sys.stderr)
-    return code
-
-
 def _loop(case: Case, options: argparse.Namespace) -> Loop:
-    try:
-        dtype = np.dtype(options.dtype)
-    except TypeError:
-        raise GridError(
-            f"--dtype {options.dtype} is no element type; use float64 or float32."
-        ) from None
+    dtype = element_type(options.dtype)
     program = case.program(len(options.block), dtype)
     return Loop(case.name, program, dtype, case.rotate, options.reductions)
 
@@ -147,13 +125,13 @@ def _said(machine: Machine) -> str:
     return (
         f"memory {machine.memory[-1][1] / 1e9:.4g} GB/s, of which kernels have "
         f"{machine.share:.0%}; {_link_said(machine.intra)} in nodes of {machine.ranks_per_node}, "
-        f"{_link_said(machine.inter)} between; {_time(machine.overhead)} a message, "
-        f"{_time(machine.call)} a step; {machine.overlap:.0%} can overlap"
+        f"{_link_said(machine.inter)} between; {duration(machine.overhead)} a message, "
+        f"{duration(machine.call)} a step; {machine.overlap:.0%} can overlap"
     )
 
 
 def _link_said(link: Link) -> str:
-    return f"{_time(link.latency)} and {link.bandwidth / 1e9:.3g} GB/s"
+    return f"{duration(link.latency)} and {link.bandwidth / 1e9:.3g} GB/s"
 
 
 _HEAD = (
@@ -169,18 +147,13 @@ def _row_line(row: scaling.Row) -> str:
     return (
         f"{row.size:>7} {_joined(row.ranks):<14}{_joined(row.work.block):<16}"
         f"{_bytes(row.work.memory):>9}{len(row.work.sends):>9}{_bytes(sent):>9}{_bytes(row.between):>9}"
-        f"{_time(row.time.core):>10}{_time(row.time.exchange):>10}{hidden:>8}"
-        f"{_time(row.time.seconds):>10}{row.cells_per_second:>10.3g}{row.efficiency:>11.1%}"
+        f"{duration(row.time.core):>10}{duration(row.time.exchange):>10}{hidden:>8}"
+        f"{duration(row.time.seconds):>10}{row.cells_per_second:>10.3g}{row.efficiency:>11.1%}"
     )
 
 
 def _joined(numbers: Sequence[int]) -> str:
     return "x".join(map(str, numbers))
-
-
-def _time(seconds: float) -> str:
-    unit, scale = ("s", 1.0) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("us", 1e6)
-    return f"{seconds * scale:.3g} {unit}"
 
 
 def _bytes(number: int) -> str:
@@ -217,8 +190,8 @@ def _validation_lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"{'shape':<18}{'process grid':<14}{'predicted':>12}{'measured':>12}{'ratio':>8}"
     for row in rows:
         yield (
-            f"{_joined(row.shape):<18}{_joined(row.ranks):<14}{_time(row.predicted):>12}"
-            f"{_time(row.measured):>12}{row.ratio:>8.2f}"
+            f"{_joined(row.shape):<18}{_joined(row.ranks):<14}{duration(row.predicted):>12}"
+            f"{duration(row.measured):>12}{row.ratio:>8.2f}"
         )
     off = [max(row.ratio, 1 / row.ratio) for row in rows]
     yield (

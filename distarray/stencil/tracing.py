@@ -186,7 +186,9 @@ def _keywords(
     for name in (*scalars, *statics):
         if name not in found.scalars:
             known = ", ".join(found.scalars) or "none"
-            tracer.fail(f"has no scalar named {name!r}; its scalars are: {known}.")
+            tracer.fail(
+                f"has no scalar named {name!r}; its scalars, those after a `*`, are: {known}."
+            )
     keywords: dict[str, Any] = {
         name: Value(tracer, intern(Scalar, kind, name)) for name, kind in scalars.items()
     }

@@ -41,6 +41,10 @@ WORTH_TILING = 8 << 20
 #: fewer steps leave much to gain, more of them spoil the form of tiles.
 CANDIDATES = (2, 4, 8, 12)
 SHIFTS = range(6, 13)
+#: Points of a tile along an axis: at least, and at most where it moves by more than the cache has
+#: room for. 7-point steps of 256^3 doubles are as fast on tiles of 8 x 8 in 8 steps as on tiles of
+#: 12 x 12 in 12, and slower on 8 x 8 in 12 or 16 x 32 in 8.
+LEAST_SIDE, MOVED = 8, 12
 #: Passes of each number of steps in a trial: the first makes plans and fills caches.
 PASSES = 3
 #: Steps of a loop below which "auto" does not try.
@@ -405,8 +409,9 @@ def _planned(
 
 
 def tile_sizes(calls: Sequence[AnyCall]) -> tuple[int, ...]:
-    """Points of a tile along all axes but the last: so that it stays in the cache for all steps, or
-    as many as it moves by in them, if that is not far (measured: 8 and 12 are best so).
+    """Points of a tile along all axes but the last: as many as the cache holds for all steps, with
+    those by which the tile moves; not fewer than it moves by, up to `MOVED`, since most of what it
+    touches would then be its neighbours'.
     """
     arrays = {
         array.block.serial: array
@@ -421,5 +426,5 @@ def tile_sizes(calls: Sequence[AnyCall]) -> tuple[int, ...]:
     )
     outer = first.layout.ndim - 1
     lag = max(lag_of(calls)[:-1])
-    side = max(int((CACHE_BYTES / max(1, row)) ** (1 / outer)) - lag, min(lag + 1, 12))
-    return (max(8, side // 4 * 4),) * outer
+    side = max(int((CACHE_BYTES / max(1, row)) ** (1 / outer)) - lag, min(lag + 1, MOVED))
+    return (max(LEAST_SIDE, side // 4 * 4),) * outer

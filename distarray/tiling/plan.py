@@ -91,7 +91,7 @@ class Closed:
                 or max(a[axis] + b[axis] for a, b in zip(lags, leads, strict=True)) <= cells
             )
         )
-        #: There is nobody beyond an axis that ends on this rank.
+        # There is nobody beyond an axis that ends on this rank.
         alone = {axis for axis, (_, wraps, parts) in enumerate(along) if parts == 1 and not wraps}
         reached = [0] * ndim
         for one, axis in itertools.product(applications, axes):
@@ -259,7 +259,7 @@ class TiledSteps:
             row[1 : 1 + 2 * box.ndim] = [
                 bound for pair in zip(box.start, box.stop, strict=True) for bound in pair
             ]
-        return rows[rows[:, 0] > 0]
+        return rows[rows[:, 0] > 0]  # calls come first among works: of these none is 0
 
     def run(self, scalars: Sequence[Sequence[Any]], times: Sequence[float]) -> None:
         """Exchange the halos and make all steps, with the scalars and the time of each call.

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 #: layout holds the number of components, that of the outer axes, the bytes of a row's cells and of
 #: what is copied below and above, and the bytes between neighbours along the outer axes.
 #: `wrap_lines` does likewise with whole rows at the ends of an outer axis, for the lines of the box
-#: across it. Its layout: components, cells of the axis, cells to copy, bytes
-#: between lines along it and across it, which axis that is, and bytes of a row with its halo. Where
-#: there is no axis across it, the axis itself stands for it, along which the box has one cell.
+#: across it. Its layout: components, cells of the axis, cells to copy, bytes between lines along it
+#: and across it, which axis that is, and bytes of a row with its halo. Where there is no axis
+#: across it, the axis itself stands for it, along which the box has one cell.
 TEXT = r"""
 #include <stdint.h>
 #include <string.h>

@@ -81,11 +81,7 @@ def margins(applications: Sequence[Application], ndim: int) -> list[tuple[Widths
         wanted = [(nothing, nothing), *(read[a] for a in one.writes if a in read)]
         low, high = (_most([ends[side] for ends in wanted]) for side in (0, 1))
         for array, (below, above) in one.reads.items():
-            before = read.get(array, (nothing, nothing))
-            read[array] = (
-                _most([before[0], _sum(low, below)]),
-                _most([before[1], _sum(high, above)]),
-            )
+            _reach(read, array, (_sum(low, below), _sum(high, above)))
         found.append((low, high))
     return found[::-1]
 
@@ -104,13 +100,18 @@ def needs(
         for array, (low, high) in one.reads.items():
             if whole and array in written:
                 continue
-            before = found.get(array, ((0,) * ndim, (0,) * ndim))
-            found[array] = (
-                tuple(map(max, before[0], map(sum, zip(below, low, strict=True)))),
-                tuple(map(max, before[1], map(sum, zip(above, high, strict=True)))),
-            )
+            _reach(found, array, (_sum(below, low), _sum(above, high)))
         written |= one.writes
     return found
+
+
+def _reach(
+    found: dict[int, tuple[Widths, Widths]], array: int, ends: tuple[Widths, Widths]
+) -> None:
+    """Note that an array is read as far as this, too."""
+    nothing = (0,) * len(ends[0])
+    low, high = found.get(array, (nothing, nothing))
+    found[array] = _most([low, ends[0]]), _most([high, ends[1]])
 
 
 def mirrored(applications: Sequence[Application]) -> list[Application]:

@@ -3,6 +3,7 @@
 - `store`    choices kept for this machine, and how all ranks agree on them
 - `kernels`  what is timed: kernels with a name, or those of a user
 - `measure`  candidates timed in turn
+- `options`  options that it shares with `python -m distarray model`
 - `command`  the command line and its table
 
 The model is cuDecomp's autotuning (Romero et al. 2022, "Distributed-memory simulations of turbulent

@@ -10,9 +10,6 @@ depend on it. DISTARRAY_TUNING=0 switches it off.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from distarray.bench.timing import load
+from distarray.bench.timing import load, load_line
 from distarray.comm import SerialCommunicator, default
 from distarray.comm.base import Communicator
-from distarray.errors import DistArrayError, GridError
+from distarray.errors import DistArrayError
 from distarray.grid import Grid
-from distarray.tiling.loop import WORTH_TILING
+from distarray.tiling.loop import MOST_STEPS, WORTH_TILING
 from distarray.tuning import store
-from distarray.tuning.kernels import NAMED, case_of_name, reach_of
+from distarray.tuning.kernels import case_of_name, reach_of
 from distarray.tuning.measure import (
     Candidate,
     Placement,
@@ -38,6 +35,7 @@ from distarray.tuning.measure import (
     process_grids,
     transports,
 )
+from distarray.tuning.options import add_kernel, element_type, refuse, write_json
 
 #: What may be kept.
 KINDS = ("tile", "grid", "transport")
@@ -47,14 +45,10 @@ _AXES = "xyz"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     add = parser.add_argument
-    names = ", ".join(NAMED)
-    add("--kernel", default="heat", help=f"{names}, or MODULE:KERNEL (default: heat)")
-    add("--scalar", action="append", default=[], metavar="NAME=VALUE", help="of the kernel")
-    add("--rotate", type=int, nargs="+", default=[], metavar="N", help="as in iterate")
+    add_kernel(parser)
     add(
         "--shape", type=int, nargs="+", default=[256] * 3, metavar="N", help="cells along each axis"
     )
-    add("--dtype", default="float64", help="element type (default: float64)")
     add(
         "--periodic", nargs="*", choices=tuple(_AXES), metavar="AXIS",
         help="periodic axes (default: all)",
@@ -85,18 +79,17 @@ def run(options: argparse.Namespace) -> int:
     communicator = default()
     wrong = _wrong(options)
     if wrong:
-        return _refuse(communicator, wrong, 2)
+        return refuse("tune", communicator, wrong, 2)
     try:
         problem = _problem(options)
-        size = communicator.size
         candidates = [
             Candidate(transport, ranks, tile)
             for transport in transports(problem, communicator)
-            for ranks in process_grids(problem, size, options.grids)
+            for ranks in process_grids(problem, communicator.size, options.grids)
             for tile in depths(problem, options.tiles)
         ]
     except DistArrayError as error:  # the same on all ranks
-        return _refuse(communicator, str(error), 1)
+        return refuse("tune", communicator, str(error), 1)
     before = load()
     cases = measure(problem, communicator, candidates)
     chosen = best(candidates)
@@ -104,43 +97,33 @@ def run(options: argparse.Namespace) -> int:
         return 0
     print("\n".join(table(problem, candidates, chosen)))
     print(load_line(before, load()))
-    if options.json is not None:
-        options.json.write_text(json.dumps(described(candidates, chosen), indent=1) + "\n")
-    return _kept(options, problem, size, found(candidates, cases, chosen, problem))
+    code = _kept(options, problem, communicator, found(candidates, cases, chosen, problem))
+    return write_json("tune", communicator, options.json, described(candidates, chosen)) or code
 
 
 def _wrong(options: argparse.Namespace) -> str:
     """What is wrong with the options, or nothing."""
     for name, least in (("steps", 1), ("repeat", 1), ("grids", 0), ("skip", 1)):
-        if getattr(options, name) < least:
+        if not getattr(options, name) >= least:  # so that nan is refused
             return f"--{name} must be at least {least}, not {getattr(options, name)}."
     for name in ("shape", "tiles"):
         numbers = getattr(options, name) or (1,)
         if min(numbers) < 1:
             return f"--{name} takes numbers from 1, not {min(numbers)}."
+    if len(options.shape) > len(_AXES):
+        return f"--shape takes at most {len(_AXES)} numbers, not {len(options.shape)}."
+    if max(options.tiles or (1,)) > MOST_STEPS:
+        return f"--tiles takes numbers up to {MOST_STEPS}, not {max(options.tiles)}."
     beyond = set(options.periodic or ()) - set(_AXES[: len(options.shape)])
     if beyond:
         return f"--periodic names the axis {min(beyond)}, which a grid of {options.shape} lacks."
     return ""
 
 
-def _refuse(communicator: Communicator, text: str, code: int) -> int:
-    """Print on rank 0, whose exit code is that of the job: others must not end it before."""
-    if communicator.rank:
-        return 0
-    print(f"python -m distarray tune: {text}", file=sys.stderr)
-    return code
-
-
 def _problem(options: argparse.Namespace) -> Problem:
     shape = tuple(options.shape)
     case = case_of_name(options.kernel, options.scalar, options.rotate)
-    try:
-        dtype = str(np.dtype(options.dtype))
-    except TypeError:
-        raise GridError(
-            f"--dtype {options.dtype} is no element type; use float64 or float32."
-        ) from None
+    dtype = str(element_type(options.dtype))
     device = Grid((1,), comm=SerialCommunicator(), device=options.device).device
     axes = _AXES[: len(shape)] if options.periodic is None else options.periodic
     return Problem(
@@ -154,13 +137,6 @@ def _problem(options: argparse.Namespace) -> Problem:
         repeat=options.repeat,
         skip=options.skip,
     )
-
-
-def load_line(start: float | None, end: float | None) -> str:
-    """How busy the machine was, as far as the system tells it. Local."""
-    if start is None or end is None:
-        return "load average unknown"
-    return f"load average {start:.2f} at the start, {end:.2f} at the end, {os.cpu_count()} cores"
 
 
 # ---- what is printed
@@ -224,8 +200,14 @@ def found(
     )
 
 
-def _kept(options: argparse.Namespace, problem: Problem, size: int, choices: store.Choices) -> int:
-    """Keep what was asked for, and say so. By rank 0."""
+def _kept(
+    options: argparse.Namespace,
+    problem: Problem,
+    communicator: Communicator,
+    choices: store.Choices,
+) -> int:
+    """Keep what was asked for, and say so. Local; by rank 0."""
+    size = communicator.size
     kept = store.Choices(
         choices.tiles if "tile" in options.apply else (),
         choices.grids if "grid" in options.apply else (),
@@ -237,7 +219,7 @@ def _kept(options: argparse.Namespace, problem: Problem, size: int, choices: sto
     try:
         path = store.write(store.this_machine(size), kept)
     except DistArrayError as error:
-        return _refuse_alone(error)
+        return refuse("tune", communicator, str(error), 1)
     print(f"kept in {path}: {', '.join(said(kept, problem))}")
     nbytes = int(np.prod(problem.shape)) * np.dtype(problem.dtype).itemsize * problem.case.count
     if kept.tiles and nbytes // size < WORTH_TILING:
@@ -246,11 +228,6 @@ def _kept(options: argparse.Namespace, problem: Problem, size: int, choices: sto
             "MiB a rank), whatever is kept; give iterate a tile"
         )
     return 0
-
-
-def _refuse_alone(error: DistArrayError) -> int:
-    print(f"python -m distarray tune: {error}", file=sys.stderr)
-    return 1
 
 
 def said(kept: store.Choices, problem: Problem) -> list[str]:

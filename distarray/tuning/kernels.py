@@ -127,7 +127,7 @@ def case_of_name(name: str, scalars: Sequence[str] = (), rotate: Sequence[int] =
     Raises
     ------
     StencilError
-        No such kernel, module or scalar, or a scalar without a value.
+        No such kernel, module or scalar, a scalar without a value, or arrays that cannot rotate.
     """
     found = NAMED.get(name) or Case(name, _imported(name), {}, (0, 1))
     values = found.scalars | dict(map(_value, scalars))
@@ -139,7 +139,13 @@ def case_of_name(name: str, scalars: Sequence[str] = (), rotate: Sequence[int] =
             f"The kernel {name} {problem}; give --scalar NAME=VALUE for each of "
             f"{', '.join(needed) or 'none'}."
         )
-    return Case(name, found.kernel, values, tuple(rotate) or found.rotate)
+    case = Case(name, found.kernel, values, tuple(rotate) or found.rotate)
+    if len(set(case.rotate)) != case.cycle or not set(case.rotate) <= set(range(case.count)):
+        raise StencilError(
+            f"The kernel {name} has {case.count} arrays, of which {case.rotate} cannot rotate; "
+            f"give --rotate different numbers from 0 to {case.count - 1}."
+        )
+    return case
 
 
 def _imported(name: str) -> StencilKernel:

@@ -46,7 +46,7 @@ class TileChoice:
     dtype : str
         Of the rotating arrays.
     step : str
-        Digest of the kernels of a step; see `digest_of_step`.
+        Digest of the kernels of a step; see `tuning.steps.case_of`.
     tile : int
     """
 
@@ -174,12 +174,21 @@ def write(machine: Machine, choices: Choices) -> str:
     content = {"version": VERSION, "machine": asdict(machine), "digest": _digest(kept), **kept}
     folder = native.cache_folder()
     path = folder / machine.file
+    if not native.outlives_process(folder):
+        raise BackendError(
+            "The choice cannot be kept: the user's cache cannot be written; set DISTARRAY_CACHE to "
+            "a folder that can."
+        )
+    name = None
     try:
         handle, name = tempfile.mkstemp(dir=folder)
         with open(handle, "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
         os.replace(name, path)
     except OSError as error:
+        if name is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
         raise BackendError(
             f"The file {path} cannot be written: {error}; make room, or set DISTARRAY_CACHE to "
             "another folder."
@@ -195,8 +204,10 @@ def _digest(kept: dict[str, Any]) -> str:
 def _parsed(content: bytes, machine: Machine) -> Choices:
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("it is damaged") from None
+    if not isinstance(found, dict):
+        raise ValueError("it is damaged")
     if found["version"] != VERSION:
         raise ValueError(f"it has format {found['version']!r}, not {VERSION}")
     if found["machine"] != asdict(machine):

@@ -11,7 +11,7 @@ import numpy as np
 
 import distarray as da
 from solvers import running
-from solvers.case import Case, Choice, Options
+from solvers.case import RUNS, Case, Choice, Options, require_axes
 from solvers.comparison import Comparison, Row, relative
 from solvers.euler import exact, problems
 from solvers.euler.config import EulerConfig
@@ -22,7 +22,6 @@ from solvers.hyperbolic import INTEGRATORS
 from solvers.hyperbolic.errors import error_rows, positions
 from solvers.plot import draw
 
-READS = ("until", "every", "checkpoint", "restart")
 SCHEMES = (
     Choice("scheme", RECONSTRUCTIONS, "muscl", "values on faces"),
     Choice("limiter", LIMITERS, "van_leer", "slopes of muscl"),
@@ -84,7 +83,7 @@ def _finish(
 
 def run_tube(options: Options, name: str) -> None:
     """A shock tube beside the exact solution. Collective."""
-    _require_axes(options, 1)
+    require_axes(options, 1)
     case = exact.shock_tubes()[name]
 
     def compare(flow: EulerSolver) -> Comparison:
@@ -120,7 +119,7 @@ def _plateaus(flow: EulerSolver, case: exact.ShockTube) -> Iterable[Row]:
 
 def run_shu_osher(options: Options) -> None:
     """Waves behind a shock beside a fine solution. Collective."""
-    _require_axes(options, 1)
+    require_axes(options, 1)
 
     gate = 0.08 if options.cells[0] >= 400 else None
 
@@ -140,7 +139,7 @@ def run_shu_osher(options: Options) -> None:
 
 def run_blast_waves(options: Options) -> None:
     """Two blasts that meet beside a solution on four times the cells. Collective."""
-    _require_axes(options, 1)
+    require_axes(options, 1)
 
     def compare(flow: EulerSolver) -> Comparison:
         fine = EulerSolver(
@@ -202,7 +201,7 @@ def shock_radius(flow: EulerSolver) -> float:
 
 def run_vortex(options: Options) -> None:
     """A vortex that is carried along beside the exact solution. Collective."""
-    _require_axes(options, 2)
+    require_axes(options, 2)
 
     def compare(flow: EulerSolver) -> Comparison:
         rows = [
@@ -221,7 +220,7 @@ def run_vortex(options: Options) -> None:
 
 def run_gresho(options: Options) -> None:
     """A steady vortex at a low Mach number, which the flow should keep. Collective."""
-    _require_axes(options, 2)
+    require_axes(options, 2)
 
     def compare(flow: EulerSolver) -> Comparison:
         w, mach = flow.primitive, options.number
@@ -254,7 +253,7 @@ def _initial(flow: EulerSolver, mach: float) -> list[da.DistArray]:
 
 def run_kelvin_helmholtz(options: Options) -> None:
     """Shear layers that roll up beside the growth of linear theory. Collective."""
-    _require_axes(options, 2)
+    require_axes(options, 2)
     until = problems.INSTABILITY_TIME if options.until is None else options.until
     config = problems.kelvin_helmholtz(options.cells, **numerics(options))
     flow = running.begin(EulerSolver(config, device=options.device), options, until)
@@ -289,7 +288,7 @@ def growth(flow: EulerSolver, until: float, run: Callable[..., Any]) -> float:
 
 def run_double_mach(options: Options) -> None:
     """A shock that a ramp reflects. Collective."""
-    _require_axes(options, 2)
+    require_axes(options, 2)
 
     def compare(flow: EulerSolver) -> Comparison:
         p = flow.pressure
@@ -322,15 +321,8 @@ def front(flow: EulerSolver) -> float:
     return float(x[i] + (x[i + 1] - x[i]) * (p[i] - middle) / (p[i] - p[i + 1]))
 
 
-def _require_axes(options: Options, ndim: int) -> None:
-    if len(options.cells) != ndim:
-        raise da.SolverError(
-            f"The flow has {ndim} axes, received cells={options.cells}; give one number for each."
-        )
-
-
 def _case(name: str, summary: str, cells: tuple[int, ...], run: Any, **more: Any) -> Case:
-    given = {"number_name": "", "reads": READS, "choices": SCHEMES} | more
+    given = {"number_name": "", "reads": RUNS, "choices": SCHEMES} | more
     return Case(name, summary, cells, run, **given)
 
 

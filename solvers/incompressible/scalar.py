@@ -99,7 +99,7 @@ class Scalar:
         if not isinstance(self.name, str) or not self.name.strip() or "/" in self.name:
             raise da.SolverError(
                 f"A scalar has a name, under which files hold it, a text without '/', received "
-                f"{self.name!r}; 'T' is usual."
+                f"name={self.name!r}; 'T' is usual."
             )
 
 

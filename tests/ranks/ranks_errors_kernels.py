@@ -56,13 +56,16 @@ def test_arrays_that_do_not_fit_the_kernel() -> None:
             "lap()": "Kernel lap takes 2 arrays (u, new), but got 0; pass one for each.",
             "lap(u, new, u)": "Kernel lap takes 2 arrays (u, new), but got 3; pass one for each.",
             "lap(u, 3)": (
-                "Kernel lap gets new of type int; pass a DistArray, or a profile of a grid."
+                "Kernel lap gets new of type int; pass a DistArray or a profile of "
+                "a grid, and write scalars after a `*`."
             ),
             "lap(u, None)": (
-                "Kernel lap gets new of type NoneType; pass a DistArray, or a profile of a grid."
+                "Kernel lap gets new of type NoneType; pass a DistArray or a profile of "
+                "a grid, and write scalars after a `*`."
             ),
             "lap(u, np.zeros((9, 8)))": (
-                "Kernel lap gets new of type ndarray; pass a DistArray, or a profile of a grid."
+                "Kernel lap gets new of type ndarray; pass a DistArray or a profile of "
+                "a grid, and write scalars after a `*`."
             ),
             "lap(u, v)": (
                 "Kernel lap got arrays of different grids: new is $v, beside $u, and "
@@ -160,7 +163,9 @@ def test_scalars() -> None:
     refuse(
         da.StencilError,
         {
-            "lap(u, new, q=3)": "Kernel lap has no scalar named 'q'; its scalars are: r.",
+            "lap(u, new, q=3)": (
+                "Kernel lap has no scalar named 'q'; its scalars, those after a `*`, are: r."
+            ),
             'lap(u, new, r="a")': (
                 "Kernel lap got r='a', but a scalar must be a number; pass one, or an array "
                 "as a positional argument."
@@ -211,7 +216,8 @@ def test_scalars() -> None:
                 "Kernel lap takes 2 arrays (u, new), but got 1; pass one for each."
             ),
             'lap.source("c", 3, 3)': (
-                "Kernel lap gets u of type int; pass a DistArray, or a profile of a grid."
+                "Kernel lap gets u of type int; pass a DistArray or a profile of "
+                "a grid, and write scalars after a `*`."
             ),
             'static.source("c", u, new)': (
                 "Kernel static has no default for the static order, so that its source is "

@@ -1,0 +1,63 @@
+"""Options that commands about kernels have in common, and how they refuse wrong ones."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distarray.comm.base import Communicator
+from distarray.errors import GridError
+from distarray.tuning.kernels import NAMED
+
+
+def add_kernel(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a kernel and what it runs on. Local."""
+    add = parser.add_argument
+    names = ", ".join(NAMED)
+    add("--kernel", default="heat", help=f"{names}, or MODULE:KERNEL (default: heat)")
+    add("--scalar", action="append", default=[], metavar="NAME=VALUE", help="of the kernel")
+    add("--rotate", type=int, nargs="+", default=[], metavar="N", help="as in iterate")
+    add("--dtype", default="float64", help="element type (default: float64)")
+
+
+def element_type(text: str) -> np.dtype[Any]:
+    """The type that --dtype names. Local.
+
+    Raises
+    ------
+    GridError
+        It names none.
+    """
+    try:
+        return np.dtype(text)
+    except TypeError:
+        raise GridError(f"--dtype {text} is no element type; use float64 or float32.") from None
+
+
+def refuse(command: str, communicator: Communicator, text: str, code: int) -> int:
+    """Print on rank 0, whose exit code is that of the job: others must not end it before. Gives
+    the exit code of this rank. Local.
+    """
+    if communicator.rank:
+        return 0
+    print(f"python -m distarray {command}: {text}", file=sys.stderr)
+    return code
+
+
+def write_json(command: str, communicator: Communicator, path: Path | None, content: Any) -> int:
+    """Write what --json asks for, if anything; gives the exit code, 1 with a line where that is
+    impossible. Local; by rank 0.
+    """
+    if path is None:
+        return 0
+    try:
+        path.write_text(json.dumps(content, indent=1) + "\n")
+    except OSError as error:
+        text = f"The file {path} cannot be written: {error}; give --json another."
+        return refuse(command, communicator, text, 1)
+    return 0
