@@ -40,6 +40,7 @@ NOT_ON_A_DEVICE = {
     "ranks_device_*.py": _OWN_DEVICE,
     "ranks_io_tiles.py::test_files_take_little_memory": "it counts the memory of the host, which "
     "on the simulated device holds that of the device too",
+    "ranks_points_in_tiles.py": _TILES,
     "ranks_shared.py": _HOST,
     "ranks_simulated_*.py": _OWN_DEVICE,
     "ranks_tiling*.py": _TILES,
