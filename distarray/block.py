@@ -72,7 +72,7 @@ class Block:
         if values is None:
             self._memory = self.allocate()
         else:
-            deferred.wait(self)
+            deferred.register(self)
         self.version = 0
         self.fresh: HaloReads = {}
         self.filled = Filled()

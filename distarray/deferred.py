@@ -37,7 +37,7 @@ class Deferred(Protocol):
 _waiting: dict[int, weakref.ref[Block]] = {}
 
 
-def wait(block: Block) -> None:
+def register(block: Block) -> None:
     """Note that a block waits for its values. Local."""
     serial = block.serial
     _waiting[serial] = weakref.ref(block, lambda _: _waiting.pop(serial, None))

@@ -236,7 +236,8 @@ def test_memory_is_touched_first_by_those_who_work_on_it(monkeypatch: pytest.Mon
     monkeypatch.setenv("DISTARRAY_THREADS", "2")
     first_touch.touch(np.zeros((512, 512)), 0)  # starts the threads
     before = faults()
-    memory = CpuBackend().allocate((2,), (1024, 1024), (0, 0), np.dtype(np.float64))
+    # The C library maps so much anew; less may come from what was freed, touched long ago.
+    memory = CpuBackend().allocate((2,), (2048, 2048), (0, 0), np.dtype(np.float64))
     new = {task: count - before.get(task, 0) for task, count in faults().items()}
     assert not memory.any()
     pages = memory.nbytes // 4096
