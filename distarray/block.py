@@ -87,10 +87,11 @@ class Block:
         BackendError
             There is not so much memory.
         """
-        layout, backend = self.layout, self.backend
-        allocate = backend.allocate_again if again else backend.allocate
+        layout = self.layout
         try:
-            return allocate(layout.components, self.padded.shape, layout.halo, layout.dtype)
+            return self.backend.allocate(
+                layout.components, self.padded.shape, layout.halo, layout.dtype, again=again
+            )
         except (MemoryError, ValueError):  # NumPy raises the latter for more than 2**63 bytes
             raise BackendError(
                 f"An array of shape {layout.shape} of {layout.dtype} does not fit into memory "

@@ -63,8 +63,12 @@ class AcceleratorBackend:
         shape: tuple[int, ...],
         halo: tuple[int, ...],
         dtype: np.dtype[Any],
+        *,
+        again: bool = False,
     ) -> DeviceArray:
-        """Zeroed memory for one block; see `Backend.allocate`. Local."""
+        """Zeroed memory for one block; see `Backend.allocate`. Drivers keep what is given back
+        themselves, so that `again` changes nothing. Local.
+        """
         dtype = np.dtype(dtype)
         full, strides = components + shape, pitched_strides(components + shape, dtype.itemsize)
         offset = -halo[-1] * dtype.itemsize % ROW if halo else 0
@@ -73,8 +77,6 @@ class AcceleratorBackend:
         everything = DeviceArray.on(self, allocation, (max(nbytes, 1),), np.dtype(np.uint8))
         self.driver.fill(everything.access(True), 0, self.compute)
         return DeviceArray.on(self, allocation, full, dtype, offset=offset, strides=strides)
-
-    allocate_again = allocate  # drivers keep memory themselves
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         dtype = np.dtype(dtype)

@@ -110,24 +110,14 @@ class Backend(Protocol):
         shape: tuple[int, ...],
         halo: tuple[int, ...],
         dtype: np.dtype[Any],
+        *,
+        again: bool = False,
     ) -> Any:
         """Zeroed memory for one block, shape components + shape (halo included in shape), its rows
-        padded. Local.
+        padded. `again` permits that of a block that is gone, whose owned values are any. Local.
 
         The last axis is contiguous. Each row, or its owned part, starts a cache line. The row
         pitch is chosen so that rows, planes and components do not share cache sets.
-        """
-        ...
-
-    def allocate_again(
-        self,
-        components: tuple[int, ...],
-        shape: tuple[int, ...],
-        halo: tuple[int, ...],
-        dtype: np.dtype[Any],
-    ) -> Any:
-        """As `allocate`, but perhaps of a block that is gone: the halo is zero, owned values are
-        any. Local.
         """
         ...
 

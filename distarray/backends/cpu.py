@@ -16,6 +16,7 @@ import numpy as np
 from distarray.arraylike import HostArray
 from distarray.backends import threads
 from distarray.backends.base import BoxCopy, CopyList, Event, Graph, Stream
+from distarray.backends.recycling import LEAST_BYTES, RECYCLING
 from distarray.errors import BackendError
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class CpuBackend:
         shape: tuple[int, ...],
         halo: tuple[int, ...],
         dtype: np.dtype[Any],
+        *,
+        again: bool = False,
     ) -> HostArray:
         """Zeroed memory for one block, shape components + shape; see `Backend.allocate`. Local.
 
@@ -87,6 +90,12 @@ class CpuBackend:
         third line a row that copies of a periodic face along the last axis then touch.
         """
         dtype = np.dtype(dtype)
+        if again and math.prod(components + shape) * dtype.itemsize >= LEAST_BYTES:
+            key = components, shape, halo, dtype
+            memory, new = RECYCLING.take(key, lambda: self.allocate(*key))
+            if not new:
+                _clear_halo(memory, halo)
+            return memory
         strides = padded_strides(components, shape, dtype.itemsize)
         full = components + shape
         span = (
@@ -99,29 +108,11 @@ class CpuBackend:
         if shape:
             place += -halo[-1] * dtype.itemsize % LINE
         offset = place + -raw.ctypes.data % LINE
-        memory: HostArray = np.ndarray(full, dtype, buffer=raw, offset=offset, strides=strides)
+        memory = np.ndarray(full, dtype, buffer=raw, offset=offset, strides=strides)
         if threads.count() > 1:
             from distarray.backends.first_touch import touch
 
             touch(memory, len(components))
-        return memory
-
-    def allocate_again(
-        self,
-        components: tuple[int, ...],
-        shape: tuple[int, ...],
-        halo: tuple[int, ...],
-        dtype: np.dtype[Any],
-    ) -> HostArray:
-        """As `allocate`, from memory of an array that is gone where there is some. Local."""
-        from distarray.backends.recycling import LEAST_BYTES, RECYCLING
-
-        key = components, shape, halo, dtype
-        if math.prod(components + shape) * dtype.itemsize < LEAST_BYTES:
-            return self.allocate(*key)
-        memory, new = RECYCLING.take(key, lambda: self.allocate(*key))
-        if not new:
-            _clear_halo(memory, halo)
         return memory
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> HostArray:
