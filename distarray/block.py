@@ -50,7 +50,7 @@ class Block:
 
     Attributes
     ----------
-    memory : array of the backend, shape components + padded shape, rows padded (not contiguous)
+    memory : array of the backend, shape components + padded shape (not always contiguous)
     deferred : what will compute the values, or None once they are there
     open : number of `with u.writing()` that are under way
     owned, padded : Box of global indices of the grid axes

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distarray.backends import native
+from distarray.backends import native, processor
 from distarray.backends.base import BoxCopy
 from distarray.backends.copies import _pairs
 from distarray.backends.cpu import CpuBackend, padded_strides
@@ -51,7 +51,11 @@ def _forget():
         ((), (1, 1, 1), (0, 0, 0)),
     ],
 )
-def test_allocated_rows_are_zero_contiguous_and_start_a_cache_line(components, shape, halo, dtype):
+@pytest.mark.parametrize("wide", [False, True])
+def test_allocated_rows_are_zero_and_contiguous_and_the_owned_part_starts_a_cache_line(
+    components, shape, halo, dtype, wide, monkeypatch
+):
+    monkeypatch.setattr(processor, "fills_lines", lambda: wide)
     memory = CpuBackend().allocate(components, shape, halo, np.dtype(dtype))
     assert memory.shape == components + shape
     assert memory.dtype == dtype
@@ -62,7 +66,7 @@ def test_allocated_rows_are_zero_contiguous_and_start_a_cache_line(components, s
         assert rows.size
         begin = halo[-1] * memory.itemsize  # of the owned part
         assert (memory.ctypes.data + begin) % 64 == 0
-        assert all(stride % 64 == 0 for stride in memory.strides[:-1])
+        assert all(stride % 64 == 0 for stride in memory.strides[:-1] if wide)
 
 
 def test_elements_of_an_allocation_are_distinct():
@@ -72,11 +76,20 @@ def test_elements_of_an_allocation_are_distinct():
     np.testing.assert_array_equal(memory, values)
 
 
-def test_planes_of_powers_of_two_do_not_start_at_one_place_of_a_page():
+@pytest.mark.parametrize("wide", [False, True])
+def test_planes_of_powers_of_two_do_not_start_at_one_place_of_a_page(wide, monkeypatch):
+    monkeypatch.setattr(processor, "fills_lines", lambda: wide)
     strides = padded_strides((4,), (256, 256, 256), 8)
     assert all(1024 <= stride % 4096 <= 3072 for stride in strides[:2])
     assert strides[2] // 64 % 2 == 1
     assert math.prod((4, 256, 256, 256)) * 8 * 1.1 > strides[0] * 4
+
+
+def test_rows_of_short_vectors_follow_each_other(monkeypatch):
+    monkeypatch.setattr(processor, "fills_lines", lambda: False)
+    assert padded_strides((), (66, 66, 66), 8)[1] == 66 * 8
+    monkeypatch.setattr(processor, "fills_lines", lambda: True)
+    assert padded_strides((), (66, 66, 66), 8)[1] == 9 * 64
 
 
 @pytest.mark.parametrize("shape", [(98, 98, 98), (66, 66, 66), (130, 130, 130), (258, 258)])

@@ -113,11 +113,12 @@ class Backend(Protocol):
         *,
         again: bool = False,
     ) -> Any:
-        """Zeroed memory for one block, shape components + shape (halo included in shape), its rows
-        padded. `again` permits that of a block that is gone, whose owned values are any. Local.
+        """Zeroed memory for one block, shape components + shape (halo included in shape). `again`
+        permits that of a block that is gone, whose owned values are any. Local.
 
-        The last axis is contiguous. Each row, or its owned part, starts a cache line. The row
-        pitch is chosen so that rows, planes and components do not share cache sets.
+        The last axis is contiguous. The first row, or its owned part, starts a cache line, and so
+        does each on devices and where vectors are as wide as a line. Pitches are chosen so that
+        rows, planes and components do not share cache sets.
         """
         ...
 

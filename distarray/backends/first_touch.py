@@ -47,7 +47,7 @@ def touch(memory: HostArray, components: int) -> None:
     Parameters
     ----------
     memory : array
-        Shape components + shape, rows padded.
+        Shape components + shape.
     components : int
         Number of leading axes that are components.
     """

@@ -16,7 +16,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import platform
 import shlex
 import shutil
 import signal
@@ -31,7 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from distarray.backends import threads
+from distarray.backends import processor, threads
 from distarray.errors import BackendError
 from distarray.launcher import child_environment, launched
 
@@ -176,7 +175,9 @@ def library(language: Language, command: tuple[str, ...], source: str) -> ctypes
     BackendError
         As `load`.
     """
-    key = digest(_LIBRARY_VERSION, language.name, source, *_identity(command), _cpu())
+    key = digest(
+        _LIBRARY_VERSION, language.name, source, *_identity(command), processor.description()
+    )
     return _kept(lambda folder: _entry(language, command, source, folder / f"{key}.so"))
 
 
@@ -359,7 +360,7 @@ def _chosen(language: Language) -> list[str]:
 
 def _remembered(language: Language, command: tuple[str, ...], folder: Path) -> Toolchain | None:
     """What was found out about a compiler, now or by an earlier process."""
-    key = digest(_LIBRARY_VERSION, language.name, *_identity(command), _cpu())
+    key = digest(_LIBRARY_VERSION, language.name, *_identity(command), processor.description())
     path = folder / f"compiler-{key}.json"
     known = _recalled(path, command)
     if known is not None:
@@ -518,16 +519,6 @@ def _identity(command: tuple[str, ...]) -> tuple[str, ...]:
 
         version = version_of("ziglang")
     return (*command, program, str(status.st_size), str(status.st_mtime_ns), version)
-
-
-@functools.cache
-def _cpu() -> str:
-    """What -march=native depends on: the processor's model and features."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
-        kept = ("model", "vendor", "flags", "Features", "CPU ")
-        return "\n".join(line for line in lines if line.startswith(kept))
-    return f"{platform.machine()} {platform.processor()}"
 
 
 def digest(*parts: str) -> str:

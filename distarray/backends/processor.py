@@ -1,0 +1,26 @@
+"""What processor this is, as far as the system says."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import platform
+from pathlib import Path
+
+
+@functools.cache
+def description() -> str:
+    """What the compiler's -march=native depends on: the processor's model and features. Local."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
+        kept = ("model", "vendor", "flags", "Features", "CPU ")
+        return "\n".join(line for line in lines if line.startswith(kept))
+    return f"{platform.machine()} {platform.processor()}"
+
+
+@functools.cache
+def fills_lines() -> bool:
+    """Whether a vector is as wide as a cache line, so that one that is not aligned touches two.
+    Local.
+    """
+    return "avx512f" in description()
