@@ -32,6 +32,7 @@ from distarray.errors import (
     shown,
 )
 from distarray.geometry import AxisGeometry
+from distarray.signatures import require_call
 
 _ITEM_SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8), "c": (8, 16)}
 
@@ -309,10 +310,12 @@ def require_alike(communicator: Communicator, subject: str, value: str) -> None:
     )
 
 
-def require_function(function: Any, caller: str) -> None:
-    """Refuse what cannot be called."""
+def require_function(function: Any, caller: str, *given: str) -> None:
+    """Refuse what cannot be called, and functions that do not take arguments of these names."""
     if not callable(function):
         raise ArrayError(f"{caller} takes a function, got {shown(function)}; pass one.")
+    if given:
+        require_call(function, f"The function of {caller}", given)
 
 
 def check_root(root: Any, size: int, caller: str, otherwise: str = "") -> int:

@@ -317,15 +317,15 @@ class Grid(GridGeometry):
         Raises
         ------
         ArrayError
-            What is given cannot be called, or returns what does not broadcast or fit the element
-            type.
+            What is given cannot be called with one argument per axis, or returns what does not
+            broadcast or fit the element type.
         Exception
             Whatever the function raises on some rank, on all ranks.
         DistArrayError
             As for `empty`.
         """
         array = self.empty(dtype, components, location, boundary, halo, name)
-        require_function(function, "from_function")
+        require_function(function, "from_function", *self.axes)
         error = None
         try:
             values = function(*self._coordinates(array.layout.staggered))

@@ -140,7 +140,7 @@ def _work(array: DistArray, step: Any) -> _Function:
     if not isinstance(step, tuple | list) or len(step) != 2:
         raise ArrayError(f"A step of map_lines is (axis, function), got {shown(step)}; correct it.")
     number = axis_number(array, step[0])
-    require_function(step[1], "map_lines")
+    require_function(step[1], "map_lines", "block", "where")
     depth = len(array.components)
     if number < depth:
         raise ArrayError(

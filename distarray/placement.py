@@ -238,7 +238,7 @@ def map_along(
     array([1., 2., 3., 4.])
     """
     require_array(array, "map_along")
-    require_function(function, "map_along")
+    require_function(function, "map_along", "block")
     number = axis_number(array, axis)
     depth = len(array.components)
     source = array if number < depth else local_along(array, (number - depth,))

@@ -19,6 +19,7 @@ import numpy as np
 from distarray.arguments import host_values
 from distarray.arraylike import HostArray
 from distarray.errors import ArrayError
+from distarray.signatures import require_call
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -54,7 +55,9 @@ class Adding(PointStage):
         self._values: Values = (
             values if callable(values) else host_values(values, "Values of points.adding")
         )
-        if not callable(self._values) and not self._values.ndim:
+        if callable(self._values):
+            require_call(self._values, "The function of points.adding", ("step",))
+        elif not self._values.ndim:
             raise ArrayError(
                 "Values of points.adding must be a function of the step number or have one row for "
                 f"each step, got the number {values!r}; pass a function that returns it."

@@ -17,6 +17,7 @@ from distarray.arraylike import HostArray, ProfileMarker, is_array, is_profile
 from distarray.elementwise import require_same_device
 from distarray.errors import ArrayError, GridError
 from distarray.geometry import along
+from distarray.signatures import require_call
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
@@ -139,6 +140,7 @@ class Profile(ProfileMarker):
 def _values(grid: Grid, axis: int, given: Any) -> HostArray:
     cells = grid.shape[axis]
     if callable(given):
+        require_call(given, "The function of profile", (grid.axes[axis],), kind=GridError)
         given = given(grid.geometry[axis].centre_positions(np.arange(cells)))
         given = np.full(cells, given) if np.ndim(given) == 0 else given
     elif is_array(given) or is_profile(given):

@@ -19,7 +19,7 @@ from tests.harness import ROOT
 #: Layers from the lowest to the highest. A name stands for a module or a whole package; the longest
 #: name that fits a module counts.
 LAYERS = {
-    "foundation": ("errors", "launcher", "spans", "progress", "arraylike"),
+    "foundation": ("errors", "launcher", "spans", "progress", "arraylike", "signatures"),
     "pure": (
         "complexmath", "accumulation", "regions", "decomposition", "layout", "geometry", "exact",
         "transfer", "halo", "halo.plan", "stencil",

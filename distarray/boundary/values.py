@@ -5,7 +5,6 @@ on a region.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from distarray.boundary.conditions import Condition, Custom, Piecewise
 from distarray.boundary.face import Face, Region
 from distarray.errors import BoundaryError, shown
 from distarray.layout import Component
+from distarray.signatures import require_call
 
 
 class ComponentFunction:
@@ -168,41 +168,16 @@ def require_signature(function: Callable[..., Any], face: Face, what: str, *, ti
     """
     while isinstance(function, ComponentFunction):
         function = function.function
-    coordinates = face.names[: face.layout.ndim]
-    given = ("t", *coordinates) if timed else coordinates
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some functions written in C do not tell
-        return
-    try:
-        signature.bind(*given)
-    except TypeError:
-        call = f"{'f' if timed else 'mask'}({', '.join(given)})"
-        raise BoundaryError(
-            f"{what} on {face.name} is called as {call}, but it takes {_parameters(signature)}; "
-            f"{_cure(signature, len(coordinates), timed=timed)}."
-        ) from None
-
-
-def _parameters(signature: inspect.Signature) -> str:
-    """The parameters of a function, without defaults and types."""
-    empty = inspect.Parameter.empty
-    plain = [p.replace(annotation=empty, default=empty) for p in signature.parameters.values()]
-    if not plain:
-        return "no arguments"
-    return f"{len(plain)} argument{'s' * (len(plain) > 1)} {inspect.Signature(plain)}"
-
-
-def _cure(signature: inspect.Signature, axes: int, *, timed: bool) -> str:
-    parameters = signature.parameters.values()
-    for parameter in parameters:
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-            return f"give {parameter.name!r} a default"
-    if timed and len(parameters) == axes:
-        return "give it the time first"
-    if not timed and len(parameters) == axes + 1:
-        return "leave the time out"
-    return "let it take these"
+    axes = face.layout.ndim
+    given = ("t",) * timed + tuple(face.names[:axes])
+    require_call(
+        function,
+        f"{what} on {face.name}",
+        given,
+        name="f" if timed else "mask",
+        cures={axes: "give it the time first"} if timed else {axes + 1: "leave the time out"},
+        kind=BoundaryError,
+    )
 
 
 def evaluate(

@@ -162,6 +162,18 @@ def test_values_of_new_arrays() -> None:
                 "-9223372036854775808 to 9223372036854775807; use another element type."
             ),
             "grid.from_function(3)": "from_function takes a function, got 3; pass one.",
+            "grid.from_function(lambda x: x)": (
+                "The function of from_function is called as f(x, y), but it takes 1 argument (x); "
+                "let it take these."
+            ),
+            "grid.from_function(np.sin)": (
+                "The function of from_function is called as f(x, y), but it takes 1 argument "
+                "(x, /); let it take these."
+            ),
+            "grid.from_function(lambda x, y, *, r: r * x)": (
+                "The function of from_function is called as f(x, y), but it takes 3 arguments "
+                "(x, y, *, r); give 'r' a default."
+            ),
             'grid.from_function(lambda x, y: "a")': (
                 "Values of a function must be numbers of at most 64 bits or arrays of them, "
                 "got 'a'; convert what you give."
@@ -216,6 +228,10 @@ def test_profiles_and_coarser_grids() -> None:
             "grid.profile(0, lambda x: x[:2])": (
                 "A profile along axis x needs 9 or 10 values, got shape (2,); give one per "
                 "cell or point."
+            ),
+            "grid.profile(1, lambda x, y: y)": (
+                "The function of profile is called as f(y), but it takes 2 arguments (x, y); let "
+                "it take these."
             ),
             'grid.profile(0, "abc")': (
                 "Values of a profile along axis x must be numbers of at most 64 bits or "

@@ -250,6 +250,10 @@ def test_map_along() -> None:
                 "axis='x' is none of the 2 axes of $plain; use 0 to 1."
             ),
             "da.map_along(u, 0, 3)": "map_along takes a function, got 3; pass one.",
+            "da.map_along(u, 0, lambda block, axis: block)": (
+                "The function of map_along is called as f(block), but it takes 2 arguments "
+                "(block, axis); let it take these."
+            ),
             "da.map_along(3, 0, np.sort)": (
                 "map_along takes distributed arrays, got 3; make one with distarray.asarray."
             ),

@@ -110,6 +110,9 @@ def test_wrong_steps_are_refused():
         "A step of map_lines is (axis, function), got 3": lambda: da.map_lines(u, [3]),
         "axis=2 is none of the 2 axes": lambda: da.map_lines(u, [(2, np.sort)]),
         "map_lines takes a function, got 3": lambda: da.map_lines(u, [(0, 3)]),
+        "map_lines is called as f(block, where), but it takes 1 argument (block)": (
+            lambda: da.map_lines(u, [(0, lambda block: block)])
+        ),
         "holds components": lambda: da.map_lines(vector, [(0, np.sort)]),
         "cannot take what map_lines makes": lambda: da.map_lines(
             u, [(0, np.sort)], out=da.zeros((9, 8))

@@ -224,6 +224,8 @@ def test_what_does_not_fit_is_refused():
         da.iterate(step, *arrays, steps=3, r=0.1)
     with pytest.raises(da.ArrayError, match="got the number"):
         points.adding(1.0)
+    with pytest.raises(da.ArrayError, match=r"called as f\(step\), but it takes no arguments"):
+        points.adding(lambda: 1.0)
     with pytest.raises(da.ArrayError, match="order=2"):
         points.recording(2)
     with pytest.raises(da.ArrayError, match="holds no steps"):
