@@ -103,7 +103,7 @@ class Recording(PointStage):
         return len(self._rows)
 
     def run(self, array: DistArray, number: int) -> None:
-        self.keep(array, self.points.owned_values(array, self.order))
+        self.keep(array, self.points.owned_values(array, self.points.cells(array, self.order)))
 
     def keep(self, array: DistArray, row: HostArray) -> None:
         """Take over what a rank knows after one step, shape components + (cells,). Local."""
@@ -132,7 +132,8 @@ class Recording(PointStage):
         if self._array is None or not self._rows:
             raise ArrayError("A recording was read that holds no steps; run iterate with it first.")
         rows, self._rows = self._rows, []
-        return self.points.joined(self._array, np.stack(rows), self.order)
+        cells = self.points.cells(self._array, self.order)
+        return self.points.joined(self._array, np.stack(rows), self.order, cells)
 
 
 def checked(stage: PointStage, positions: Sequence[int], arrays: Sequence[Any]) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Along one axis: the two indices around each point, and their weights.
 AxisWeights = tuple[tuple[HostArray, HostArray], tuple[HostArray, HostArray]]
+#: What `Points.cells` finds.
+Cells = tuple[list[HostArray], HostArray]
 
 
 class Points:
@@ -90,7 +92,8 @@ class Points:
             No array, one of another grid, or another order.
         """
         self.require(array)
-        rows = self.joined(array, self.owned_values(array, order)[None], order)
+        cells = self.cells(array, order)
+        rows = self.joined(array, self.owned_values(array, cells)[None], order, cells)
         return np.asarray(rows[0])
 
     def add(self, array: DistArray, values: Any, order: int = 1) -> None:
@@ -115,11 +118,12 @@ class Points:
         self.require(array)
         index, mine = self.cells(array, order)
         amounts = self.amounts(array, values, order)
-        window = _window(array, index)
+        own = [i[mine] for i in index]
+        window = _window(array, own)
         settle_readers(array.block)
         target = _values_in(array, window)
         held = array.block.backend.to_host(target)
-        local = _inside_of(window, index, mine)
+        local = _inside_of(window, own)
         for component in np.ndindex(array.components):
             np.add.at(held[component], local, amounts[component][mine])
         if held is not target:
@@ -190,7 +194,7 @@ class Points:
 
     # ---- cells around the points, for stages
 
-    def cells(self, array: DistArray, order: int) -> tuple[list[HostArray], HostArray]:
+    def cells(self, array: DistArray, order: int) -> Cells:
         """The global indices of all cells around the points, point by point and corners within a
         point, so that each cell gets its parts in the same order on any process grid; and which of
         them this rank owns. Local.
@@ -211,20 +215,21 @@ class Points:
         parts = [self._part(array, weights, corner, strengths) for corner in _corners(weights)]
         return np.stack(parts, axis=-1).reshape(*array.components, -1).astype(array.dtype)
 
-    def owned_values(self, array: DistArray, order: int) -> HostArray:
-        """The values of the cells that this rank owns, in order, shape components + (cells,).
-        Local.
+    def owned_values(self, array: DistArray, cells: Cells) -> HostArray:
+        """The values of those of these cells that this rank owns, in order, shape components +
+        (cells,). Local.
         """
-        index, mine = self.cells(array, order)
-        window = _window(array, index)
+        index, mine = cells
+        own = [i[mine] for i in index]
+        window = _window(array, own)
         values = array.block.backend.to_host(_values_in(array, window))
-        return np.array(values[_inside_of(window, index, mine)])
+        return np.array(values[_inside_of(window, own)])
 
-    def joined(self, array: DistArray, rows: HostArray, order: int) -> HostArray:
+    def joined(self, array: DistArray, rows: HostArray, order: int, cells: Cells) -> HostArray:
         """The values at the points of several `owned_values`, shape rows + components + (points,).
         Collective.
         """
-        _, mine = self.cells(array, order)
+        _, mine = cells
         weights = self._weights(array, order)
         corners = _corners(weights)
         found = np.zeros((*rows.shape[:-1], len(mine)), array.dtype)
@@ -364,13 +369,11 @@ def _owned_of(array: DistArray, index: list[HostArray]) -> HostArray:
     return inside
 
 
-def _window(array: DistArray, index: list[HostArray]) -> Box:
-    """The smallest box around those of these points that this rank owns: what the host needs."""
-    mine, owned = _owned_of(array, index), array.block.owned
-    if not mine.any():
-        return Box(owned.start, owned.start)
-    held = [i[mine] for i in index]
-    return Box(tuple(int(i.min()) for i in held), tuple(int(i.max()) + 1 for i in held))
+def _window(array: DistArray, own: list[HostArray]) -> Box:
+    """The smallest box around these points, all owned by this rank: what the host needs."""
+    if not len(own[0]):
+        return Box(array.block.owned.start, array.block.owned.start)
+    return Box(tuple(int(i.min()) for i in own), tuple(int(i.max()) + 1 for i in own))
 
 
 def _values_in(array: DistArray, box: Box) -> Any:
@@ -378,9 +381,9 @@ def _values_in(array: DistArray, box: Box) -> Any:
     return array._owned[(..., *box.slices(array.block.owned.start))]
 
 
-def _inside_of(box: Box, index: list[HostArray], mine: HostArray) -> tuple[Any, ...]:
-    """Indices, in values over a box, of those of the points that this rank owns."""
-    return (..., *(i[mine] - start for i, start in zip(index, box.start, strict=True)))
+def _inside_of(box: Box, own: list[HostArray]) -> tuple[Any, ...]:
+    """Indices of these points in values over a box."""
+    return (..., *(i - start for i, start in zip(own, box.start, strict=True)))
 
 
 def _sum_over_ranks(array: DistArray, found: HostArray) -> HostArray:
