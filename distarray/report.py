@@ -133,7 +133,7 @@ class Report:
         lines += [
             f"Copying an array: {self.copy_bandwidth / 1e9:.3g} GB/s a rank, read and written",
             f"Load: rank {self.slowest} computed longest, {self.imbalance:.1%} above the mean of "
-            f"{self.ranks} {'rank' if self.ranks == 1 else 'ranks'}",
+            f"{_counted(self.ranks, 'rank')}",
             self._communication(),
             f"Memory: at most {self.memory / 2**20:.0f} MiB on a host process",
             *(f"Tuned: {text}" for text in self.tuned),
@@ -149,10 +149,17 @@ class Report:
             else ""
         )
         return (
-            f"Communication: {self.exchanges} exchanges, each {self.messages_per_exchange:.3g} "
-            f"messages and {self.bytes_per_exchange:.3g} bytes a rank{step}; {self.hidden:.0%} of "
-            f"the time under way hidden, {self.waited:.3g} s waited"
+            f"Communication: {_counted(self.exchanges, 'exchange')}, each "
+            f"{_counted(self.messages_per_exchange, 'message')} and "
+            f"{_counted(self.bytes_per_exchange, 'byte')} a rank{step}; {self.hidden:.0%} of the "
+            f"time under way hidden, {self.waited:.3g} s waited"
         )
+
+
+def _counted(number: float, noun: str) -> str:
+    """As "1 message" and "1.5 messages"."""
+    text = f"{number:.3g}" if isinstance(number, float) else f"{number}"
+    return f"{text} {noun}{'s' * (text != '1')}"
 
 
 def report(comm: Any = None, *, copy_bandwidth: float | None = None) -> Report:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,16 @@ def test_a_report_counts_what_was_computed() -> None:
     assert found.memory > 1 << 20
     assert json.loads(json.dumps(found.as_dict()))["kernels"]
     assert "only_here" in str(found)
+
+
+def test_a_report_counts_one_and_several_in_words() -> None:
+    found = replace(da.report(copy_bandwidth=1e9), messages=9, steps=0, hidden=0.5, waited=0.0)
+    one = replace(found, exchanges=1, messages_per_exchange=1.0, bytes_per_exchange=80.0)
+    more = replace(found, ranks=2, exchanges=6, messages_per_exchange=1.5, bytes_per_exchange=1.0)
+    assert "of 1 rank\n" in str(one)
+    assert "Communication: 1 exchange, each 1 message and 80 bytes a rank; 50% of" in str(one)
+    assert "of 2 ranks\n" in str(more)
+    assert "Communication: 6 exchanges, each 1.5 messages and 1 byte a rank; 50% of" in str(more)
 
 
 def test_a_report_counts_the_steps_of_tiles_and_colours(monkeypatch) -> None:
