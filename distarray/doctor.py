@@ -41,6 +41,8 @@ default()
 answer = said_of_device_memory(loaded_mpi(), os.environ)
 print(answer.reason if answer else "neither MPI nor a setting says that it takes device memory")
 """
+#: Whether two ranks see one another, whatever device and compiler they would use.
+_MEET = "from distarray.selftest import meet; meet(2)"
 _CHILD_SECONDS = 60
 _TRACEBACK = "Traceback (most recent call last):\n"
 
@@ -224,11 +226,16 @@ def available_cores() -> int:
 
 
 def launcher() -> Iterator[Finding]:
-    """Whether mpirun starts ranks that see one another. Local."""
+    """Whether mpirun starts ranks that see one another, and the self-test on them. Local."""
     name = mpirun()
-    code, output = _child([name, "-n", "2", sys.executable, "-m", "distarray.selftest", "2"])
+    start = [name, "-n", "2", sys.executable]
+    code, output = _child([*start, "-m", "distarray.selftest", "2"])
     if code == 0:
         yield Finding(OK, "mpirun", f"{name} -n 2: {output}")
+        return
+    if _child([*start, "-c", _MEET])[0] == 0:
+        yield Finding(OK, "mpirun", f"{name} -n 2: the ranks see one another")
+        yield Finding(FAIL, "self-test", f"{output} ({_ranks(2)})")
         return
     yield Finding(FAIL, "mpirun", f"{name} -n 2 fails: {output}")
     if "root" in output or "slots" in output:

@@ -68,11 +68,23 @@ def numpy_steps(u: Any, r: float) -> Any:
     return u
 
 
-def main(ranks: int) -> int:
-    """Check the number of ranks and run the test; 0 when all is right. Collective."""
+def meet(ranks: int) -> Communicator:
+    """The ranks that mpirun started. Collective.
+
+    Raises
+    ------
+    CommunicationError
+        They are not so many.
+    """
     comm = default()
     if comm.size != ranks:
         raise CommunicationError(f"mpirun was to start {ranks} ranks, but MPI sees {comm.size}.")
+    return comm
+
+
+def main(ranks: int) -> int:
+    """Check the number of ranks and run the test; 0 when all is right. Collective."""
+    comm = meet(ranks)
     text = run(comm)
     if comm.rank == 0:
         print(text)

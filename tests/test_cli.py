@@ -159,6 +159,16 @@ def test_a_device_that_does_not_work_fails() -> None:
     assert "FAIL self-test" in result.stdout
 
 
+def test_mpirun_is_not_blamed_for_a_device() -> None:
+    result = alone("doctor", code=1, DISTARRAY_DEVICE="gpu")
+    assert re.search(r"^ok   mpirun .*: the ranks see one another$", result.stdout, re.MULTILINE)
+    assert re.search(
+        r"^FAIL self-test .*DISTARRAY_DEVICE=gpu is unknown; .* \(2 ranks\)$",
+        result.stdout,
+        re.MULTILINE,
+    )
+
+
 @pytest.mark.parametrize("n", [0, 3])
 def test_unknown_command_is_an_error_printed_once(n: int) -> None:
     if n:
