@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.by_hand import compiled, load_line
 from solvers.diffusion import DiffusionConfig, DiffusionSolver
 from solvers.euler import bench as euler_bench
 from solvers.fft_poisson import FFTPoisson
@@ -100,11 +101,8 @@ class ByHand:
 
     def __init__(self, name: str, width: int, states: Sequence[Any], factor: float) -> None:
         text = resources.files("solvers").joinpath("bench.c").read_text("utf-8")
-        self._function = da.Grid((1,), device="cpu").backend.load(text, name)
-        if self._function is None:
-            raise da.BackendError("The bench needs a C compiler; install gcc or clang.")
-        pointer = ctypes.c_void_p
-        self._function.argtypes = [pointer, pointer, ctypes.c_ssize_t, ctypes.c_double]
+        pointer, index, number = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_double
+        self._function = compiled(text, name, pointer, pointer, index, number)
         self._inside, self._factor = (slice(width, -width),) * 3, factor
         self._cells = len(states[0])
         self._states = [np.pad(state, width) for state in states]
@@ -222,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.repeat is not None:
         sizes = Sizes(**(asdict(sizes) | {"repeat": options.repeat}))
     rows = _measured(options.parts or list(PARTS), sizes, gates=not options.quick)
-    load = f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores"
+    load = load_line()
     print(load)
     if options.json is not None:
         known = {"rows": [asdict(row) | {"ratio": row.ratio} for row in rows], "load": load}

@@ -14,17 +14,16 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import distarray as da
+from solvers.by_hand import compiled, load_line
 from solvers.euler.config import EulerConfig
 from solvers.euler.exact import vortex
 from solvers.euler.solver import EulerSolver
@@ -33,6 +32,7 @@ from solvers.euler.solver import EulerSolver
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-ffp-contract=off",
     "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing", "-fopenmp-simd",
+    "-fno-thread-jumps",
 )  # fmt: skip
 #: Reported by GCC for every loop that it made SIMD code of.
 REPORT = "-fopt-info-vec-optimized"
@@ -71,10 +71,10 @@ class Result:
 class ByHand:
     """The same flow in C."""
 
-    def __init__(self, library: ctypes.CDLL, flow: EulerSolver) -> None:
-        self._stage = library.stage
+    def __init__(self, flow: EulerSolver) -> None:
         pointer, number = ctypes.c_void_p, ctypes.c_double
-        self._stage.argtypes = [pointer] * 6 + [ctypes.c_ssize_t] * 2 + [number] * 5
+        arguments = [pointer] * 6 + [ctypes.c_ssize_t] * 2 + [number] * 5
+        self._stage = compiled(_text(), "stage", *arguments)
         self._stage.restype = number
         fields = [flow.fields[name].gather() for name in ("density", "momentum", "energy")]
         density, momentum, energy = (np.asarray(values) for values in fields)
@@ -114,7 +114,7 @@ def measure(cells: int, repeat: int, steps: int) -> Result:
     """Take both in turn, and compare what they computed."""
     flow = problem(cells)
     dt = 0.5 * flow.stable_dt()
-    by_hand = ByHand(_compiled()[0], flow)
+    by_hand = ByHand(flow)
     seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeat + 1):
         for one, taken in zip((flow, by_hand), seconds, strict=True):
@@ -132,20 +132,16 @@ def measure(cells: int, repeat: int, steps: int) -> Result:
     return Result(cells, library, hand, difference)
 
 
-def _compiled(*more: str) -> tuple[ctypes.CDLL, str]:
-    """The C text as a library, and what the compiler said."""
-    text = resources.files("solvers.euler").joinpath("bench.c").read_text("utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "bench.so"
-        said = _compile(text, path, *more)
-        return ctypes.CDLL(str(path)), said
+def _text() -> str:
+    return resources.files("solvers.euler").joinpath("bench.c").read_text("utf-8")
 
 
-def _compile(text: str, path: Path, *more: str) -> str:
+def _said(text: str, *more: str) -> str:
+    """What the compiler reports of a C text."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise da.BackendError("The comparison needs a C compiler, found none; install gcc.")
-    command = [compiler, *FLAGS, *more, "-x", "c", "-", "-lm", "-o", str(path)]
+    command = [compiler, *FLAGS, *more, REPORT, "-x", "c", "-", "-S", "-o", os.devnull]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise da.BackendError(f"The compiler failed: {done.stderr.strip()}; set CC to another one.")
@@ -154,9 +150,8 @@ def _compile(text: str, path: Path, *more: str) -> str:
 
 def report(flow: EulerSolver) -> str:
     """Which loops of both the compiler made SIMD code of."""
-    with tempfile.TemporaryDirectory() as folder:
-        kernel = _compile(flow._stage.source("c"), Path(folder) / "kernel.so", "-fopenmp", REPORT)
-    return f"C by hand:\n{_compiled(REPORT)[1]}Kernel of the last stage:\n{kernel}"
+    kernel = _said(flow._stage.source("c"), "-fopenmp")
+    return f"C by hand:\n{_said(_text())}Kernel of the last stage:\n{kernel}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -172,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     result = measure(options.cells, options.repeat, options.steps)
     print(result)
-    print(f"  load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores")
+    print(f"  {load_line()}")
     if options.report:
         flow = problem(16)
         flow.step(0.1 * flow.stable_dt())

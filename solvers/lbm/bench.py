@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.by_hand import compiled
 from solvers.lbm.collision import collision
 from solvers.lbm.kernels import stream_collide
 from solvers.lbm.lattice import lattice
@@ -198,16 +199,11 @@ class _Loop:
 
     def __init__(self, cells: int, dtype: str) -> None:
         text = LOOP.replace("REAL", {"float64": "double", "float32": "float"}[dtype])
-        backend = da.Grid((1,), device="cpu").backend
-        function = backend.load(text, "lattice_step")
-        if function is None:
-            raise da.BackendError("The bench needs a C compiler; install gcc or clang.")
-        size, index = ctypes.c_ssize_t, ctypes.c_void_p
-        function.argtypes = [index, index, size, size, size, size, ctypes.c_double]
-        function.restype = None
+        size, pointer = ctypes.c_ssize_t, ctypes.c_void_p
+        arguments = (pointer, pointer, size, size, size, size, ctypes.c_double)
         line = 64 // np.dtype(dtype).itemsize
         row = -(-(cells + 2) // line) * line
-        self._function, self._cells = function, cells
+        self._function, self._cells = compiled(text, "lattice_step", *arguments), cells
         # Planes and populations an odd number of cache lines apart.
         self._plane = (row * (cells + 2) // line | 1) * line
         self._part = (self._plane * (cells + 2) // line | 1) * line

@@ -1,0 +1,28 @@
+"""What measurements beside C written by hand share."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import distarray as da
+
+
+def compiled(text: str, name: str, *arguments: Any) -> Any:
+    """A function of a C text without a result, compiled as the library compiles kernels. Local.
+
+    Raises
+    ------
+    BackendError
+        No C compiler.
+    """
+    function = da.Grid((1,), device="cpu").backend.load(text, name)
+    if function is None:
+        raise da.BackendError("The bench needs a C compiler; install gcc or clang.")
+    function.argtypes = arguments
+    return function
+
+
+def load_line() -> str:
+    """How busy the machine is. Local."""
+    return f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores"
