@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.arguments import require_alike, require_function
+from distarray.arraylike import is_array
 from distarray.deferred import settle_readers_of
 from distarray.elementwise import require_array
 from distarray.errors import ArrayError, StencilError, shown
@@ -26,13 +27,11 @@ from distarray.point_stages import PointStage, checked
 from distarray.profile import Profile
 from distarray.progress import Progress
 from distarray.regions import Box, without
+from distarray.signatures import require_call
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
     from distarray.kernels.plan import ApplyPlan
-
-#: Steps from which ranks make sure that they all do as many: the message is small beside them.
-WORTH_COMPARING = 20
 
 #: A planned call, or points with the number of a step.
 PlannedStage = PlannedCall | tuple[PointStage, list[Any]]
@@ -168,6 +167,8 @@ def iterate(
     ArrayError
         Rotating arrays that differ in shape, dtype or location, or a wrong number of steps, tile or
         rotation.
+    CommunicationError
+        Kernels, points, positions or numbers, scalars excepted, that differ between ranks.
 
     Examples
     --------
@@ -197,6 +198,9 @@ def iterate(
     positions = _check_rotation(arrays, rotate)
     counts = {"steps": steps, "first": first, "every": every}
     _check_counts(counts, tile, callback, (time, 0.0 if dt is None else dt))
+    given: dict[str, Any] = {**counts, "tile": tile, "rotate": positions}
+    given |= {"time": float(time), "dt": None if dt is None else float(dt)}
+    _require_alike(stages, arrays, given)
     state = list(arrays)
     if not steps:
         return _newest(state, positions)
@@ -205,9 +209,6 @@ def iterate(
     last = _start(stages, state, positions, loop.time(0), loop.values(0))
     field = next(array for array in state if not isinstance(array, Profile))
     cells = math.prod(field.layout.decomposition.shape)
-    if steps >= WORTH_COMPARING:
-        given = f"steps={steps}, first={first}, tile={tile}, every={every}"
-        require_alike(field.communicator, "The call of iterate", given)
     # A function of the step number may look at the arrays: it is called between single steps,
     # unless a `tile` was asked for.
     tiling = Tiling(loop, tile, steps)
@@ -363,12 +364,14 @@ def _stages(
             else "The step of iterate is an empty list; pass at least one (kernel, positions)."
         )
     known = {name for stage in kernels for name in stage.kernel.scalar_names}
-    for name in scalars:
+    for name, value in scalars.items():
         if name not in known:
             raise StencilError(
                 f"Scalar '{name}' of iterate is named by no kernel of the step; they name "
                 f"{sorted(known) or 'none'}."
             )
+        if callable(value):
+            require_call(value, f"The function of scalar '{name}'", ("step",))
     return tuple(stages)
 
 
@@ -436,11 +439,31 @@ def _check_counts(
             "'auto'."
         )
     if callback is not None:
-        require_function(callback, "iterate(callback=)")
+        require_function(callback, "iterate(callback=)", "steps_done", "time", "arrays")
     if callback is not None and counts["every"] == 0:
         raise ArrayError(
             "iterate got a callback but every=0; say after how many steps it is called."
         )
+
+
+def _require_alike(
+    stages: Sequence[_Stage | _PointsOfStep],
+    arrays: Sequence[Any],
+    options: Mapping[str, Any],
+) -> None:
+    """Refuse a loop that ranks are given differently: they would wait for each other forever, or
+    take halos of one step for those of another. Collective; one small message.
+    """
+    field = next((array for array in arrays if is_array(array)), None)
+    if field is None or field.communicator.size == 1:
+        return
+    given = [f"{name}={value}" for name, value in options.items()]
+    steps = ", ".join(f"{_described(stage)} on {stage.positions}" for stage in stages)
+    require_alike(field.communicator, "The call of iterate", f"{', '.join(given)}, step: {steps}")
+
+
+def _described(stage: _Stage | _PointsOfStep) -> str:
+    return stage.kernel.name if isinstance(stage, _Stage) else stage.points.described
 
 
 def _start(

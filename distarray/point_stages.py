@@ -40,6 +40,11 @@ class PointStage(ABC):
         points.require_order(order)
         self.points, self.order = points, order
 
+    @property
+    def described(self) -> str:
+        """What ranks must agree on, besides the points."""
+        return f"{self.name}(order={int(self.order)})"
+
     @abstractmethod
     def run(self, array: DistArray, number: int) -> None:
         """Do it in the step of this number. Collective."""
@@ -62,6 +67,13 @@ class Adding(PointStage):
                 "Values of points.adding must be a function of the step number or have one row for "
                 f"each step, got the number {values!r}; pass a function that returns it."
             )
+
+    @property
+    def described(self) -> str:
+        if callable(self._values):
+            return super().described
+        values = self._values
+        return f"{self.name}({values.dtype} of shape {values.shape}, order={int(self.order)})"
 
     def values(self, number: int) -> Any:
         """The values of a step."""

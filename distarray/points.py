@@ -11,11 +11,12 @@ rank owns, of a single point a few values.
 from __future__ import annotations
 
 import itertools
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.arguments import check_fits, host_values
+from distarray.arguments import check_fits, host_values, require_alike
 from distarray.array import DistArray
 from distarray.arraylike import HostArray, is_array
 from distarray.complexmath import scaled
@@ -47,6 +48,8 @@ class Points:
     ------
     ArrayError
         Coordinates of another shape, or outside the domain along an axis that is not periodic.
+    CommunicationError
+        Coordinates that differ between ranks.
     """
 
     def __init__(self, grid: Grid, coords: Any) -> None:
@@ -64,6 +67,8 @@ class Points:
         for axis, geometry in enumerate(grid.geometry):
             positions[:, axis] = _inside(positions[:, axis], geometry, grid.axes[axis])
         positions.flags.writeable = False
+        given = f"{len(positions)} points (checksum {zlib.crc32(positions.tobytes()):08x})"
+        require_alike(grid.communicator, "The call of grid.points", given)
         self.positions = positions
         #: For each location and order the weights along each axis.
         self._known: dict[tuple[tuple[bool, ...], int], list[AxisWeights]] = {}
@@ -277,7 +282,7 @@ class Points:
 
     def require_order(self, order: Any) -> None:
         """Refuse orders that are not known. Local."""
-        if order not in (0, 1):
+        if not isinstance(order, int | float | np.integer | np.floating) or order not in (0, 1):
             raise ArrayError(
                 f"order={shown(order)} of points is not known; use 0 (nearest) or 1 (linear)."
             )

@@ -53,19 +53,75 @@ def test_roots() -> None:
     differ("root of from_root", lambda: da.from_root(np.ones((9, 8)), root=root))
 
 
-def test_loops() -> None:
-    @da.stencil
-    def halve(u: Any, new: Any) -> None:
-        new[0, 0] = 0.5 * u[1, 0]
+@da.stencil
+def halve(u: Any, new: Any) -> None:
+    new[0, 0] = 0.5 * u[1, 0]
 
+
+@da.stencil
+def move(u: Any, new: Any) -> None:
+    new[0, 0] = u[1, 0]
+
+
+def test_loops() -> None:
+    """Of any length: halos of few steps are as well mistaken for those of others."""
     known, odd = names(), RANK == 1
     arrays = known["u"], known["new"]
+    both = [(halve, (0, 1)), (move, (1, 0))]
     for options in (
         {"steps": 20 + 10 * odd},
+        {"steps": 2 + 2 * odd},
+        {"steps": 1 - odd},
         {"steps": 20, "tile": 4 - 2 * odd},
+        {"steps": 4, "tile": 1 if odd else 2},
+        {"steps": 4, "tile": 2 if odd else "auto"},
         {"steps": 20, "every": 30 - odd},
+        {"steps": 2, "every": 1 + odd},
+        {"steps": 2, "rotate": () if odd else (0, 1)},
+        {"steps": 2, "first": int(odd)},
+        {"steps": 2, "time": 0.5 * odd},
+        {"steps": 2, "dt": 0.5 if odd else None},
+        {"steps": 2, "step": move if odd else halve},
+        {"steps": 2, "step": both[: 1 + odd]},
+        {"steps": 2, "step": [(halve, (0, 1)), (move, (1, 0) if odd else (0, 1))]},
     ):
-        differ("The call of iterate", functools.partial(da.iterate, halve, *arrays, **options))
+        step: Any = options.pop("step", halve)
+        differ("The call of iterate", functools.partial(da.iterate, step, *arrays, **options))
+
+
+def test_numbers_of_loops_are_compared_by_their_values() -> None:
+    known, odd = names(), RANK == 1
+    arrays = known["u"], known["new"]
+    steps, tile, first = (np.int64(4), np.int32(2), np.int8(1)) if odd else (4, 2, 1)
+    time, dt = (np.float64(1.0), 2) if odd else (1, np.float64(2.0))
+    rotate = range(2) if odd else np.array([0, 1])
+    da.iterate(halve, *arrays, steps=steps, tile=tile, first=first, time=time, dt=dt, rotate=rotate)
+    still_works(names())
+
+
+def test_points() -> None:
+    grid, odd = names()["grid"], RANK == 1
+    differ("The call of grid.points", lambda: grid.points([[0.5, 0.5]] * (2 + odd)))
+    differ("The call of grid.points", lambda: grid.points([[0.5, 0.25 + 0.5 * odd]]))
+    differ("The call of grid.points", lambda: grid.points(np.zeros((int(odd), 2))))
+
+
+def test_points_of_loops() -> None:
+    known, odd = names(), RANK == 1
+    arrays, points = (known["u"], known["new"]), known["somewhere"]
+    for one, other in (
+        (points.recording(0), points.recording(1)),
+        (points.adding(np.ones((3, 1)), 0), points.adding(np.ones((3, 1)), 1)),
+        (points.adding(np.ones((3, 1))), points.adding(np.ones((2, 1)))),
+        (points.adding(np.ones((3, 1))), points.adding(np.ones((3, 4)))),
+        (points.adding(np.ones((3, 1))), points.adding(np.ones((3, 1), complex))),
+        (points.adding(np.ones((3, 1))), points.adding(float)),
+        (points.adding(np.ones((3, 1))), points.recording()),
+    ):
+        step = [(halve, (0, 1)), (other if odd else one, (1,))]
+        differ("The call of iterate", functools.partial(da.iterate, step, *arrays, steps=3))
+    many = [(halve, (0, 1)), *[(points.recording(), (1,))] * (1 + odd)]
+    differ("The call of iterate", functools.partial(da.iterate, many, *arrays, steps=3))
 
 
 def test_a_function_that_fails_on_one_rank() -> None:

@@ -329,6 +329,9 @@ def test_points() -> None:
             "somewhere.sample(u, order=2)": (
                 "order=2 of points is not known; use 0 (nearest) or 1 (linear)."
             ),
+            "somewhere.sample(u, order=np.array([0, 1]))": (
+                "order=an array of int64 of points is not known; use 0 (nearest) or 1 (linear)."
+            ),
             'somewhere.sample(u, order="linear")': (
                 "order='linear' of points is not known; use 0 (nearest) or 1 (linear)."
             ),

@@ -105,6 +105,14 @@ def test_arrays_and_options_of_iterate() -> None:
     refuse(
         da.ArrayError,
         {
+            "da.iterate(lap, u, new, steps=1, r=lambda: 1.0)": (
+                "The function of scalar 'r' is called as f(step), but it takes no arguments; let "
+                "it take these."
+            ),
+            "da.iterate(lap, u, new, steps=1, every=1, callback=lambda n, t: None)": (
+                "The function of iterate(callback=) is called as f(steps_done, time, arrays), but "
+                "it takes 2 arguments (n, t); let it take these."
+            ),
             "da.iterate(lap, steps=1)": (
                 "iterate got no arrays; pass the states, oldest first, the target last."
             ),
