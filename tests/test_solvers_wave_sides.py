@@ -361,6 +361,24 @@ def test_the_table_of_a_mode_shows_the_discrete_frequency(tmp_path, capsys):
         case.run(options_of(case, tmp_path, cells=(16,), number=16.0))
 
 
+@pytest.mark.parametrize(("name", "changes", "rows", "missing"), [
+    ("shot", {"until": 0.0}, (), "x = 1140 m, x = 1350 m, x = 1680 m, x = 1830 m"),
+    ("shot", {"until": 0.1}, (), "x = 1140 m, x = 1350 m, x = 1680 m, x = 1830 m"),
+    ("shot", {"until": 0.24}, ("1350", "1680"), "x = 1140 m, x = 1830 m"),
+    ("shot", {"until": 0.3, "number": 0.3}, (), "x = 1140 m, x = 1350 m, x = 1680 m, x = 1830 m"),
+    ("wave_source", {"until": 0.25, "number": 9.0}, ("receiver 0",), "receiver 1, receiver 2"),
+])  # fmt: skip
+def test_a_table_says_where_waves_have_not_come_yet(name, changes, rows, missing, tmp_path, capsys):
+    """The wavelet begins with the delay d / c: after 0.245 s at 1140 m, 0.105 s at 1350 m."""
+    case = next(case for case in CASES if case.name == name)
+    case.run(options_of(case, tmp_path, cells=(60, 30) if name == "shot" else (60, 60), **changes))
+    text = capsys.readouterr().out
+    assert "nan" not in text
+    assert f"Nothing to compare at {missing}: the wave of the source has not come there" in text
+    assert ("Against" in text) == bool(rows)
+    assert all(f"\n  {'x = ' if name == 'shot' else ''}{row}" in text for row in rows)
+
+
 @pytest.mark.parametrize(("name", "changes", "text"), [
     ("shot", {"cells": (32,)}, "This case has 2 axes, received --cells 32;"),
     ("shot", {"cells": (60, 30), "number": -1.0}, "frequency of a wavelet is above 0"),

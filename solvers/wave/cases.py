@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -124,20 +125,16 @@ def run_source(options: Options) -> None:
         wave, options.output / "wave_source", lambda path: plot.traces(wave, exact, path)
     )
     gate = 0.02 if options.number >= 20.0 else None
-    running.show(
-        Comparison(
-            "the exact wave of a point source, as a part of its largest pressure",
-            tuple(
-                Row(
-                    f"receiver {number}, largest deviation",
-                    _deviation(wave, number, values),
-                    0.0,
-                    gate,
-                )
-                for number, values in enumerate(exact)
-            ),
-        )
-    )
+    rows, missing = [], []
+    for number, (position, values) in enumerate(zip(wave.traces.positions, exact, strict=True)):
+        distance = math.dist(position, wave.config.sources[0].position)
+        if _has_come(wave, wave.traces.times, distance / wave.speed):
+            deviation = _deviation(wave, number, values)
+            rows.append(Row(f"receiver {number}, largest deviation", deviation, 0.0, gate))
+        else:
+            missing.append(f"receiver {number}")
+    what = "the exact wave of a point source, as a part of its largest pressure"
+    _show(what, rows, missing, "later --until")
 
 
 def _exact(wave: WaveSolver, position: tuple[float, ...]) -> Floats:
@@ -151,8 +148,24 @@ def _exact(wave: WaveSolver, position: tuple[float, ...]) -> Floats:
 def _deviation(wave: WaveSolver, number: int, exact: Floats) -> float:
     """The largest one of a trace from the first values of the exact one, over their largest."""
     found = wave.traces.values[: len(exact), number]
-    largest = float(abs(exact).max())
-    return float(abs(found - exact).max()) / largest if largest else math.nan
+    return float(abs(found - exact).max() / abs(exact).max())
+
+
+def _has_come(wave: WaveSolver, times: Floats, delay: float) -> bool:
+    """Whether a hundredth of the wavelet's peak has come, so that there is something to compare."""
+    wavelet: Any = wave.config.sources[0].wavelet
+    largest = abs(wavelet(times - delay)).max()
+    return bool(largest >= 0.01 * abs(wavelet(wavelet.peak)))
+
+
+def _show(source: str, rows: Sequence[Row], missing: Sequence[str], cure: str) -> None:
+    """Print the table of the receivers that waves have come to, and name the others. Collective."""
+    running.show(Comparison(source, tuple(rows)) if rows else None)
+    if missing:
+        da.log(
+            f"Nothing to compare at {', '.join(missing)}: the wave of the source has not come there"
+            f" by the end of the comparison; give a {cure}."
+        )
 
 
 # ---- a shot over layers
@@ -200,27 +213,30 @@ def run_shot(options: Options) -> None:
     running.run(wave, options, until)
     wave.save_traces(options.output)
     running.finish(wave, options.output / "shot", lambda path: plot.shot_record(wave, path))
-    running.show(_compare_shot(wave, options.number))
+    _compare_shot(wave, options.number)
 
 
-def _compare_shot(wave: WaveSolver, rate: float) -> Comparison:
+def _compare_shot(wave: WaveSolver, rate: float) -> None:
     """Receivers nearer to the source than the first interface is."""
     cells = _SPEEDS[0] / (rate * max(wave.config.spacing))
     gate = 0.02 if cells >= 15.0 and wave.config.absorber == "cpml" else None
-    rows = []
+    rows, missing = [], []
     for number in (31, 38, 49, 54):
         x, y = wave.traces.positions[number]
         echo = math.hypot(x - _SOURCE[0], 2.0 * _FIRST - y - _SOURCE[1]) / _SPEEDS[0]
         times = wave.traces.times[wave.traces.times < echo]
+        distances = [math.hypot(x - _SOURCE[0], y - depth) for depth in (_SOURCE[1], -_SOURCE[1])]
+        if not _has_come(wave, times, distances[0] / _SPEEDS[0]):
+            missing.append(f"x = {x:g} m")
+            continue
         direct, image = (
-            point_source(
-                Ricker(rate), times, math.hypot(x - _SOURCE[0], y - depth), speed=_SPEEDS[0], ndim=2
-            )
-            for depth in (_SOURCE[1], -_SOURCE[1])
+            point_source(Ricker(rate), times, distance, speed=_SPEEDS[0], ndim=2)
+            for distance in distances
         )
         station = f"x = {x:g} m, until {echo:.3f} s"
         rows.append(Row(station, _deviation(wave, number, direct - image), 0.0, gate))
-    return Comparison("the source and its image before any reflection, deviation", tuple(rows))
+    what = "the source and its image before any reflection, deviation"
+    _show(what, rows, missing, "later --until or a higher --frequency")
 
 
 CASES = (

@@ -53,7 +53,8 @@ def _grey(values: Floats) -> dict[str, Any]:
 
 def _record(axes: Any, traces: Traces) -> None:
     places = [position[0] for position in traces.positions]
-    extent = (places[0], places[-1], traces.times[-1], traces.times[0])
+    last = traces.times[-1] or 1.0  # without a step there is one time
+    extent = (places[0], places[-1], last, traces.times[0])
     axes.imshow(traces.values, extent=extent, aspect="auto", **_grey(traces.values))
     axes.set(xlabel="x of the receiver", ylabel="time", title="shot record")
 
