@@ -3,6 +3,10 @@
 A solver of one equation provides `fields`, `stable_dt`, `step` and what it has to remember besides
 its fields; it calls `_measure` in a step that is due, with values that are still on their way. They
 are read when the next measurement is due, so that no step waits for a reduction.
+
+A solver that gains by making several steps at once says how many it may make, `_at_once`, and makes
+them, `_make`. A run then looks up only where it has something to do: at its end, at visits and
+outputs, where a checkpoint is due, and every few seconds.
 """
 
 from __future__ import annotations
@@ -11,14 +15,22 @@ import abc
 import contextlib
 import math
 import os
+import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 import distarray as da
 from solvers.box import is_number, is_whole, shown
 from solvers.progress import Progress
 from solvers.series import Series
 from solvers.state import configuration, difference
+
+#: A step is the last of a run if less than a millionth of one would be left after it.
+_ROUNDING = 1.000001
+#: Seconds for which a run may make steps without a look at progress and signals.
+_LONGEST = 10.0
 
 
 class Solver(abc.ABC):
@@ -107,8 +119,9 @@ class Solver(abc.ABC):
             Times before the end, in order, that steps reach to the bit, and what is called there on
             all ranks. Those that have passed are left out.
         checkpoints : Checkpointer, optional
-            Takes the state after every step, to write it when that is due or a signal was received;
-            see `resume`. It stays open.
+            Takes the state after every step, or after as many as a solver makes at once, 10 seconds
+            of them at most, to write it when that is due or a signal was received; see `resume`. It
+            stays open.
         tensorboard : bool
             Show the scalars of outputs as curves of TensorBoard too, in files of the folder, with
             cells/s and the share of messages that was hidden. Needs the extra `tensorboard`.
@@ -137,13 +150,14 @@ class Solver(abc.ABC):
             )
         last = None if max_steps is None else self.step_count + max_steps
         left = [visit for visit in visits if visit[0] > self.time]
+        pace = _Pace(self, every, 0 if checkpoints is None else checkpoints.every, last)
         shows = progress and self.grid.is_root
         with (
             contextlib.nullcontext() if series is None else contextlib.closing(series),
             Progress(self, until=until, steady=steady, enabled=shows) as line,
         ):
             while not self._done(until, steady, last):
-                dt = self._advance(left[0][0] if left else until)
+                dt = pace.advance(left[0][0] if left else until)
                 line.show(dt)
                 if left and self.time >= left[0][0]:
                     left.pop(0)[1]()
@@ -272,6 +286,30 @@ class Solver(abc.ABC):
         self.time = time
         return dt
 
+    def _at_once(self) -> int:
+        """How many of the next steps `_make` may make in a run; 1 where that is no gain. Local, the
+        same on all ranks.
+
+        They end with the next measurement at the latest, and `stable_dt` does not change meanwhile.
+        """
+        return 1
+
+    def _make(self, steps: int, dt: float) -> None:
+        """Steps of one length, to the bit those of as many calls of `step`. Collective."""
+        for _ in range(steps):
+            self.step(dt)
+
+    def _alike(self, until: float | None, most: int) -> tuple[int, float]:
+        """How many of the next steps, 1 to `most`, have one length and end before `until`, the
+        first of them apart; and that length.
+        """
+        dt, time = self._next(until)
+        steps = 1
+        while steps < most and not _lands(time, dt, until):
+            time += dt
+            steps += 1
+        return steps, dt
+
     def _complete(self) -> None:  # noqa: B027 - most solvers have nothing to do there
         """What a run does after its last step."""
 
@@ -280,7 +318,7 @@ class Solver(abc.ABC):
         if self._time_step is None:
             self._time_step = self.stable_dt()
         dt = self._time_step
-        if until is not None and self.time + 1.000001 * dt >= until:
+        if until is not None and _lands(self.time, dt, until):
             return until - self.time, until
         if until is not None and until + dt == until:
             raise da.SolverError(
@@ -317,6 +355,53 @@ class Solver(abc.ABC):
         checkpoints.save(self.fields, step=self.step_count, time=self.time, attrs=attrs)
 
 
+class _Pace:
+    """Lets a run make several steps at once where its solver does, and nothing is to be done after
+    those before the last.
+
+    Parameters
+    ----------
+    solver : Solver
+    every, checkpoint : int
+        Steps between outputs, and between checkpoints; 0 for none.
+    last : int, optional
+        The number of the last step.
+    """
+
+    def __init__(self, solver: Solver, every: int, checkpoint: int, last: int | None) -> None:
+        self._solver, self._last = solver, last
+        self._gaps = [gap for gap in (every, checkpoint) if gap]
+        # The first step is made alone: it compiles kernels, and signals are heeded after it.
+        self._room = 1
+
+    def advance(self, until: float | None) -> float:
+        """Advance by one step or more, and give their length. Collective."""
+        solver = self._solver
+        count = solver._at_once()
+        if count == 1:
+            return solver._advance(until)
+        steps, dt = solver._alike(until, min(count, self._room, *self._to_go()))
+        begin = clock.perf_counter()
+        if steps == 1:
+            solver._advance(until)
+        else:
+            solver._make(steps, dt)
+        self._look(clock.perf_counter() - begin, steps)
+        return dt
+
+    def _to_go(self) -> list[int]:
+        """Steps to what the run does after some of them."""
+        step = self._solver.step_count
+        ends = [] if self._last is None else [self._last - step]
+        return [*ends, *(gap - step % gap for gap in self._gaps)]
+
+    def _look(self, seconds: float, steps: int) -> None:
+        """Take from what steps have lasted on the slowest rank how many may be made next."""
+        found = np.array([seconds / steps])
+        (slowest,) = self._solver.grid.communicator.allreduce(found, "max")
+        self._room = max(int(_LONGEST / max(slowest, 1e-9)), 1)
+
+
 class _Late(Mapping[str, Any]):
     """A dict that is made when somebody looks into it: most steps need none, and what is in it may
     have to be waited for.
@@ -339,6 +424,11 @@ class _Late(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._dict())
+
+
+def _lands(time: float, dt: float, until: float | None) -> bool:
+    """Whether a step from this time reaches the end."""
+    return until is not None and time + _ROUNDING * dt >= until
 
 
 def require_time_step(dt: Any) -> None:

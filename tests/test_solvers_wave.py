@@ -250,6 +250,14 @@ WRONG = [
     ({"velocity": lambda x, y: x - 0.5 + 0 * y}, "The velocity is above 0 and finite everywhere"),
     ({"velocity": "fast"}, "'velocity' is a finite number"),
     ({"initial": math.nan}, "'initial' is a finite number"),
+    (
+        {"initial": lambda x, y: np.where(x > 0.9, np.nan, x * y)},
+        "'initial' is finite everywhere, received a function whose values are not in 32 of 256",
+    ),
+    (
+        {"initial_rate": lambda x, y: np.where(x * y < 1e-3, np.inf, 0.0)},
+        "'initial_rate' is finite everywhere, received a function whose values are not in 1 of 256",
+    ),
     ({"safety": 1.5}, "The safety factor lies in (0, 1], received 1.5"),
     ({"frequency": 0.0}, "The frequency is a number above 0"),
     ({"width": 0}, "'width' is a whole number of at least 1"),

@@ -22,6 +22,10 @@ from solvers.wave.config import SIDES, WaveConfig
 from solvers.wave.positions import Axis, Floats, Positions
 from solvers.wave.traces import Traces
 
+#: Steps of a run that are worth a loop: to plan one for fewer takes longer than what it saves, and
+#: `iterate` tries tiles from so many on.
+_WORTH = 48
+
 
 class WaveSolver(EvenSteps):
     """A wave described by a `WaveConfig`. Collective.
@@ -90,12 +94,18 @@ class WaveSolver(EvenSteps):
         self._medium = (c * c,)
 
     def _make_fields(self) -> None:
-        config = self.config
-        boundary = {side: da.Symmetry(int(SIDES[kind])) for side, kind in config.kinds.items()}
-        self.fields = {
-            "p": field_of(self.grid, config.initial, boundary=boundary, name="p"),
-            "old": field_of(self.grid, config.initial_rate, boundary=boundary, name="old"),
-        }
+        kinds = self.config.kinds
+        boundary = {side: da.Symmetry(int(SIDES[kind])) for side, kind in kinds.items()}
+        self.fields = {}
+        for name, given in (("p", "initial"), ("old", "initial_rate")):
+            found = field_of(self.grid, getattr(self.config, given), boundary=boundary, name=name)
+            wrong = int(da.where(np.isfinite(found), 0, 1).sum())
+            if wrong:
+                raise da.SolverError(
+                    f"'{given}' is finite everywhere, received a function whose values are not in "
+                    f"{wrong} of {math.prod(self.grid.shape)} cells; change it."
+                )
+            self.fields[name] = found
 
     def _make_layers(self) -> None:
         """The arrays of layers, and the step: kernels and positions of their arrays."""
@@ -179,9 +189,18 @@ class WaveSolver(EvenSteps):
         while done < steps:
             # The first steps of a length differ from the others.
             many = steps - done if self._dt == dt else 1
-            many = min(many, self._measure_every - self.step_count % self._measure_every)
+            many = min(many, self._at_once())
             self._leap(many, dt)
             done += many
+
+    def _at_once(self) -> int:
+        return self._measure_every - self.step_count % self._measure_every
+
+    def _make(self, steps: int, dt: float) -> None:
+        if steps < _WORTH:
+            super()._make(steps, dt)
+        else:
+            self.advance(steps, dt)
 
     def _leap(self, steps: int, dt: float) -> None:
         first = self.step_count == 0

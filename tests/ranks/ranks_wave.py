@@ -3,6 +3,8 @@ ranks and any process grid.
 """
 
 import functools
+import signal
+import types
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from mpi4py import MPI
 
 import distarray as da
 from distarray import spans
+from solvers import base
 from solvers.wave import Ricker, Source, WaveConfig, WaveSolver
 from tests.ranks.flow_states import process_grids
 
@@ -114,6 +117,157 @@ def test_many_steps_have_the_bits_of_single_ones_with_sources_and_receivers():
         assert found == expected
 
 
+# ------------------------------------------------------------------------- several steps of a run
+
+#: In tiles of two steps, where there is room for them: on up to three ranks.
+LONG = SHOT | {"cells": (70, 50), "measure_every": 96}
+
+
+class Counted:
+    """A wave that is run by single steps or as runs do it, in tiles, and how many of its steps were
+    made at once.
+    """
+
+    def __init__(self, *, single, **more):
+        size = MPI.COMM_WORLD.Get_size()
+        ranks = {"ranks": (size, 1)} if size < 4 else {}
+        self.wave = wave = WaveSolver(WaveConfig(**LONG | ranks | more))
+        self.counts = []
+        make = wave._make
+        if single:
+            wave._at_once = lambda: 1
+
+        def counted(steps, dt):
+            self.counts.append(steps)
+            make(steps, dt)
+
+        wave._make = counted
+
+    def run(self, *args, **options):
+        iterate = da.iterate
+        da.iterate = functools.partial(iterate, tile=2)
+        try:
+            with spans.record() as found:
+                self.wave.run(*args, **options)
+        finally:
+            da.iterate = iterate
+        return len(found.named("tile"))
+
+    def state(self):
+        wave = self.wave
+        fields = {name: u.gather().tobytes() for name, u in wave.fields.items()}
+        traces = wave.traces.times.tobytes(), wave.traces.values.tobytes()
+        return fields, traces, wave.time, wave.step_count, wave.residual, wave._attributes()
+
+
+def both(actions, **more):
+    """See that `actions` give the same with single steps and with several; the numbers of these."""
+    single, several = Counted(single=True, **more), Counted(single=False, **more)
+    expected, found = actions(single), actions(several)
+    assert single.counts == []
+    assert found == expected
+    assert several.state() == single.state()
+    return several.counts
+
+
+def test_runs_to_an_end_have_the_bits_of_single_steps():
+    tiles = []
+
+    def run(counted):
+        tiles.append(counted.run(until=2.1))
+        tiles.append(counted.run(until=4.3))
+
+    counts = both(run)
+    assert tiles[:2] == [0, 0]
+    assert max(counts) >= 48
+    if MPI.COMM_WORLD.Get_size() < 4:
+        assert min(tiles[2:]) > 0
+
+
+def test_runs_stop_at_what_is_between_steps():
+    """Visits, a last step, measurements and a steady state come when they come to single steps."""
+
+    def run(counted):
+        wave, seen = counted.wave, []
+
+        def look():
+            seen.append(
+                (wave.step_count, wave.time, wave.residual, wave.fields["p"].gather()[3, 4])
+            )
+
+        visits = [(1.234567, look), (1.3, look), (1.301, look), (9.0, look)]
+        counted.run(until=9.0, max_steps=141, visits=visits, every=123, callback=look)
+        counted.run(steady=0.9 * wave.residual, max_steps=500)
+        look()
+        return seen
+
+    counts = both(run, measure_every=53)
+    assert max(counts) >= 48
+    assert len(set(counts)) > 3
+
+
+def test_runs_write_the_bits_of_single_steps(folder):
+    """Tables, outputs and checkpoints, at odd intervals."""
+
+    def run(counted):
+        output = folder / f"by-{counted.wave._at_once()}"
+        with da.Checkpointer(output / "checkpoints", every=59, keep=3) as checkpoints:
+            counted.run(until=4.3, output=output, every=113, checkpoints=checkpoints)
+        found = {}
+        for path in sorted(output.rglob("*.h5")):
+            saved = da.load(path, counted.wave.grid)
+            arrays = {name: u.gather().tobytes() for name, u in saved.arrays.items()}
+            found[path.name] = arrays, saved.step, saved.time, saved.attrs
+        return found, (output / "scalars.csv").read_bytes()
+
+    counts = both(run)
+    assert 48 <= max(counts) <= 59
+
+
+def test_a_signal_interrupts_steps_of_a_run_and_it_goes_on(folder):
+    """Exit code 75, and the bits of a run that was never stopped."""
+    whole, first, second = (Counted(single=single) for single in (True, False, False))
+    whole.run(until=5.5, every=100)
+    own = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+
+    def send():
+        if MPI.COMM_WORLD.Get_rank() == MPI.COMM_WORLD.Get_size() - 1:
+            signal.raise_signal(signal.SIGUSR1)
+
+    try:
+        with pytest.raises(SystemExit) as left, da.Checkpointer(folder, every=999) as checkpoints:
+            first.run(until=5.5, every=100, callback=send, checkpoints=checkpoints)
+    finally:
+        for number, handler in own.items():  # ignored by a program that leaves
+            signal.signal(number, handler)
+    assert left.value.code == 75
+    assert first.wave.step_count == 192 < whole.wave.step_count
+    assert max(first.counts) >= 48
+    with da.Checkpointer(folder, every=999) as checkpoints:
+        assert second.wave.resume(checkpoints)
+        assert second.wave.step_count == 192
+        second.run(until=5.5, every=100, checkpoints=checkpoints)
+    assert max(second.counts) >= 48
+    assert second.state() == whole.state()
+
+
+def test_slow_steps_are_made_a_few_at_a_time_on_all_ranks():
+    """Where the last rank alone is slow: 3 s a step, so three in 10 s."""
+    slow = MPI.COMM_WORLD.Get_rank() == MPI.COMM_WORLD.Get_size() - 1
+    whole, found = Counted(single=True), Counted(single=False)
+    watch = types.SimpleNamespace(
+        perf_counter=lambda: (3.0 if slow else 0.001) * found.wave.step_count
+    )
+    clock, base.clock = base.clock, watch
+    try:
+        for counted in (whole, found):
+            counted.run(max_steps=20)
+    finally:
+        base.clock = clock
+    assert MPI.COMM_WORLD.allgather(found.counts) == [[3] * 6] * MPI.COMM_WORLD.Get_size()
+    assert found.state() == whole.state()
+
+
 def test_a_restart_on_other_ranks_has_the_same_bits(folder):
     config = WaveConfig(**SHOT)
     wave = WaveSolver(config)
@@ -138,6 +292,7 @@ def test_what_is_wrong_is_one_error_on_all_ranks():
     wrong = (
         {"velocity": lambda x, y: y - 0.2 + 0 * x},
         {"velocity": -1.0},
+        {"initial": lambda x, y: np.where(x < 0.2, np.nan, y)},
         {"receivers": ((5.0, 0.0),)},
         {"order": 5},
     )
