@@ -271,12 +271,17 @@ def telling_line(output: str) -> str:
     *_, trace = output.rpartition(_TRACEBACK)
     if trace != output:
         after = itertools.dropwhile(lambda line: line[:1] in ("", " "), trace.splitlines())
-        message = list(itertools.takewhile(lambda line: line.strip(" -"), after))
+        message = list(itertools.takewhile(_of_message, after))
         if message:
             return message[-1].strip()
     lines = _full_lines(output)
     telling = [line for line in lines if "root" in line or "slots" in line or "Error" in line]
     return (telling or lines or ["no output"])[0]
+
+
+def _of_message(line: str) -> bool:
+    """Whether a line behind a traceback is of the exception, not of the launcher or of MPICH."""
+    return bool(line.strip(" -")) and not line.startswith("Abort(")
 
 
 def _full_lines(output: str) -> list[str]:

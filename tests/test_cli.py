@@ -102,6 +102,11 @@ def test_a_library_that_cannot_be_loaded_is_told_by_its_message(
             "RuntimeError: no library\nlibmpi.so: is missing\n------\nprterun: root\n",
             "libmpi.so: is missing",
         ),
+        (
+            'Traceback (most recent call last):\n  File "a.py", line 1\nSomeError: second\n'
+            "Abort(1) on node 0: application called MPI_Abort(MPI_COMM_WORLD, 1)\n",
+            "SomeError: second",
+        ),
     ],
 )
 def test_the_telling_line_of_a_failure(output: str, line: str) -> None:
