@@ -51,10 +51,13 @@ def arrived(block: Block) -> None:
 def settle_readers(*blocks: Block, but: Block | None = None) -> None:
     """Compute what depends on the owned values that blocks have now, `but` for one that waits.
     Local; to be called before they are written.
+
+    A block that waits itself gets its values first: only then does what was made of them read it.
     """
     if not _waiting:
         return
     for block in blocks:
+        block.settle()
         for reader in readers(block):
             if reader is not but:
                 reader.settle()

@@ -278,6 +278,42 @@ def test_an_expression_has_the_values_of_when_it_was_written(
     same(s, (2 * values + 1) * values)
 
 
+@pytest.mark.parametrize("number", range(15))
+def test_a_write_to_an_array_that_waits_itself(number: int, how: str) -> None:
+    """What was made of it keeps its values, and it has those of an array that did not wait."""
+    grid = da.Grid(SHAPE, periodic=True)
+    v, values = field(grid)
+    u = v + 0.5
+    r = 2 * u + 1
+    s = r * u
+    write = writes(u, grid)[number]
+    assert waits(u)
+    assert waits(s)
+    write()
+    same(s, (2 * (values + 0.5) + 1) * (values + 0.5))
+    same(r, 2 * (values + 0.5) + 1)
+    other = grid.zeros()
+    other[...] = values + 0.5
+    writes(other, grid)[number]()
+    same(u, other.gather())
+
+
+def test_an_array_that_waits_takes_what_was_made_of_it(grid: da.Grid, how: str) -> None:
+    v, values = field(grid)
+    for write, expected in (
+        (lambda u, r: operator.setitem(u, ..., r), lambda x: 2 * x),
+        (lambda u, r: operator.setitem(u, ..., r + u), lambda x: 3 * x),
+        (operator.imul, lambda x: 2 * x * x),
+        (lambda u, r: np.subtract(r, 1.0, out=u), lambda x: 2 * x - 1),
+    ):
+        u = v + 0.5
+        r = 2 * u
+        assert waits(u)
+        write(u, r)
+        same(r, 2 * (values + 0.5))
+        same(u, expected(values + 0.5))
+
+
 def test_callbacks_may_keep_expressions(grid: da.Grid, how: str) -> None:
     @da.stencil
     def grow(u: Any, new: Any) -> None:
