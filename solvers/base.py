@@ -116,7 +116,7 @@ class Solver(abc.ABC):
         callback : function, optional
             Called every `every` steps, on all ranks.
         visits : sequence of (time, function), optional
-            Times before the end, in order, that steps reach to the bit, and what is called there on
+            Times up to the end, in order, that steps reach to the bit, and what is called there on
             all ranks. Those that have passed are left out.
         checkpoints : Checkpointer, optional
             Takes the state after every step, or after as many as a solver makes at once, 10 seconds
@@ -129,8 +129,8 @@ class Solver(abc.ABC):
         Raises
         ------
         SolverError
-            Nothing says when to stop, an end or a number of steps that is none, curves without
-            output, or the state is no longer finite.
+            Nothing says when to stop, an end or a number of steps that is none, visits out of order
+            or beyond the end, curves without output, or the state is no longer finite.
         UnsupportedError
             The extra `tensorboard` is needed and not installed. The same on all ranks.
         FileError
@@ -149,6 +149,7 @@ class Solver(abc.ABC):
                 f"output={shown(output)}; give steps between outputs and a folder."
             )
         last = None if max_steps is None else self.step_count + max_steps
+        _require_visits(visits, until)
         left = [visit for visit in visits if visit[0] > self.time]
         pace = _Pace(self, every, 0 if checkpoints is None else checkpoints.every, last)
         shows = progress and self.grid.is_root
@@ -159,7 +160,7 @@ class Solver(abc.ABC):
             while not self._done(until, steady, last):
                 dt = pace.advance(left[0][0] if left else until)
                 line.show(dt)
-                if left and self.time >= left[0][0]:
+                while left and self.time >= left[0][0]:
                     left.pop(0)[1]()
                 if every and self.step_count % every == 0:
                     self._emit(series, dt, callback)
@@ -464,6 +465,29 @@ def _require_end(until: Any, steady: Any, max_steps: Any, every: Any) -> None:
             f"Steps between outputs are counted from 0, received every={shown(every)}; use 0 for "
             f"none."
         )
+
+
+def _require_visits(visits: Any, until: float | None) -> None:
+    """An error unless visits are times and functions, in order and not beyond the end. Local."""
+    before = -math.inf
+    for number, visit in enumerate(visits):
+        pair = tuple(visit) if isinstance(visit, (tuple, list)) else ()
+        if len(pair) != 2 or not is_number(pair[0]) or not callable(pair[1]):
+            raise da.SolverError(
+                f"A visit is a finite time and a function, received {shown(visit)} as number "
+                f"{number}; give (time, function)."
+            )
+        if pair[0] < before:
+            raise da.SolverError(
+                f"Visits come in order of time, received {shown(pair[0])} after {shown(before)}; "
+                "sort them."
+            )
+        if until is not None and pair[0] > until:
+            raise da.SolverError(
+                f"Visits come before the end of a run, received one at {shown(pair[0])} for "
+                f"until={shown(until)}; leave it out, or give a later end."
+            )
+        before = pair[0]
 
 
 def _counts(value: Any) -> bool:
