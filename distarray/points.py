@@ -64,11 +64,12 @@ class Points:
                 f"Coordinates of points must have shape (points, {grid.ndim}), got "
                 f"{positions.shape}; give one row per point."
             )
+        # Before they are looked at, so that what is wrong with them is wrong on all ranks.
+        given = f"{len(positions)} points (checksum {zlib.crc32(positions.tobytes()):08x})"
+        require_alike(grid.communicator, "The call of grid.points", given)
         for axis, geometry in enumerate(grid.geometry):
             positions[:, axis] = _inside(positions[:, axis], geometry, grid.axes[axis])
         positions.flags.writeable = False
-        given = f"{len(positions)} points (checksum {zlib.crc32(positions.tobytes()):08x})"
-        require_alike(grid.communicator, "The call of grid.points", given)
         self.positions = positions
         #: For each location and order the weights along each axis.
         self._known: dict[tuple[tuple[bool, ...], int], list[AxisWeights]] = {}

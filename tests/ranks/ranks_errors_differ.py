@@ -104,6 +104,7 @@ def test_points() -> None:
     differ("The call of grid.points", lambda: grid.points([[0.5, 0.5]] * (2 + odd)))
     differ("The call of grid.points", lambda: grid.points([[0.5, 0.25 + 0.5 * odd]]))
     differ("The call of grid.points", lambda: grid.points(np.zeros((int(odd), 2))))
+    differ("The call of grid.points", lambda: grid.points([[0.5, 0.5 + 7.0 * odd]]))
 
 
 def test_points_of_loops() -> None:
