@@ -140,6 +140,9 @@ class Solver(abc.ABC):
             With code 75, after a signal for which `checkpoints` wrote one.
         """
         _require_end(until, steady, max_steps, every)
+        left = list(visits)
+        _require_visits(left, until)
+        left = [visit for visit in left if visit[0] > self.time]
         series = None
         if output is not None and every:
             series = self._series(output, tensorboard=tensorboard)
@@ -149,8 +152,6 @@ class Solver(abc.ABC):
                 f"output={shown(output)}; give steps between outputs and a folder."
             )
         last = None if max_steps is None else self.step_count + max_steps
-        _require_visits(visits, until)
-        left = [visit for visit in visits if visit[0] > self.time]
         pace = _Pace(self, every, 0 if checkpoints is None else checkpoints.every, last)
         shows = progress and self.grid.is_root
         with (
@@ -301,8 +302,8 @@ class Solver(abc.ABC):
             self.step(dt)
 
     def _alike(self, until: float | None, most: int) -> tuple[int, float]:
-        """How many of the next steps, 1 to `most`, have one length and end before `until`, the
-        first of them apart; and that length.
+        """How many of the next steps, 1 to `most`, have the length of the first; and that length.
+        A step that lands on `until` has its own: it is the first, and the only one.
         """
         dt, time = self._next(until)
         steps = 1
@@ -467,7 +468,7 @@ def _require_end(until: Any, steady: Any, max_steps: Any, every: Any) -> None:
         )
 
 
-def _require_visits(visits: Any, until: float | None) -> None:
+def _require_visits(visits: Sequence[Any], until: float | None) -> None:
     """An error unless visits are times and functions, in order and not beyond the end. Local."""
     before = -math.inf
     for number, visit in enumerate(visits):
@@ -484,7 +485,7 @@ def _require_visits(visits: Any, until: float | None) -> None:
             )
         if until is not None and pair[0] > until:
             raise da.SolverError(
-                f"Visits come before the end of a run, received one at {shown(pair[0])} for "
+                f"Visits come no later than the end of a run, received one at {shown(pair[0])} for "
                 f"until={shown(until)}; leave it out, or give a later end."
             )
         before = pair[0]

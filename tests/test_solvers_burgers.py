@@ -181,23 +181,26 @@ def test_a_run_visits_the_times_that_it_is_told():
     flow.run(0.2, visits=[(0.15, look), (0.15, look), (0.2, look)])
     assert seen[2:] == [0.15, 0.15, 0.2]
     assert flow.time == 0.2
+    flow.run(0.3, visits=((time, look) for time in (0.21, 0.22)))
+    assert seen[5:] == [0.21, 0.22]
 
 
 @pytest.mark.parametrize(
     ("visits", "problem"),
     [
-        ([(0.3, print)], "before the end of a run, received one at 0.3 for until=0.2"),
+        ([(0.3, print)], "no later than the end of a run, received one at 0.3 for until=0.2"),
         ([(0.1, print), (0.05, print)], "in order of time, received 0.05 after 0.1"),
         ([(math.nan, print)], "a finite time and a function"),
         ([(0.1, 3)], "a finite time and a function"),
         ([0.1], "a finite time and a function"),
     ],
 )
-def test_visits_that_no_run_can_make_are_refused(visits, problem):
+def test_visits_that_no_run_can_make_are_refused(visits, problem, tmp_path):
     flow = solver(cells=(64,), initial=(lambda x: np.sin(2 * np.pi * x),))
     with pytest.raises(da.SolverError, match=re.escape(problem)):
-        flow.run(0.2, visits=visits)
+        flow.run(0.2, visits=visits, output=tmp_path / "run", every=1)
     assert flow.step_count == 0
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_first_step_that_takes_long_is_explained(capsys, monkeypatch):
