@@ -8,8 +8,9 @@ from typing import Any
 import distarray as da
 
 
-def compiled(text: str, name: str, *arguments: Any) -> Any:
-    """A function of a C text without a result, compiled as the library compiles kernels. Local.
+def compiled(text: str, name: str, *arguments: Any, result: Any = None) -> Any:
+    """A function of a C text, compiled as the library compiles kernels; `arguments` and `result`
+    are types of ctypes. Local.
 
     Raises
     ------
@@ -19,7 +20,7 @@ def compiled(text: str, name: str, *arguments: Any) -> Any:
     function = da.Grid((1,), device="cpu").backend.load(text, name)
     if function is None:
         raise da.BackendError("The bench needs a C compiler; install gcc or clang.")
-    function.argtypes = arguments
+    function.argtypes, function.restype = arguments, result
     return function
 
 

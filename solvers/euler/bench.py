@@ -28,7 +28,7 @@ from solvers.euler.config import EulerConfig
 from solvers.euler.exact import vortex
 from solvers.euler.solver import EulerSolver
 
-#: As the library compiles kernels.
+#: As the library compiles kernels; for what the compiler reports alone.
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-ffp-contract=off",
     "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing", "-fopenmp-simd",
@@ -74,8 +74,7 @@ class ByHand:
     def __init__(self, flow: EulerSolver) -> None:
         pointer, number = ctypes.c_void_p, ctypes.c_double
         arguments = [pointer] * 6 + [ctypes.c_ssize_t] * 2 + [number] * 5
-        self._stage = compiled(_text(), "stage", *arguments)
-        self._stage.restype = number
+        self._stage = compiled(_text(), "stage", *arguments, result=number)
         fields = [flow.fields[name].gather() for name in ("density", "momentum", "energy")]
         density, momentum, energy = (np.asarray(values) for values in fields)
         self.state: Floats = np.concatenate([density[None], momentum, energy[None]])
