@@ -39,11 +39,14 @@ def require_call(
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Of a ufunc its inputs alone: what it gets behind them it would write to."""
-    found = inspect.signature(function)
+    """Of a ufunc its inputs alone: what it gets behind them it would write to. Before NumPy 2.4
+    ufuncs do not tell; the names are those of later ones.
+    """
     if not isinstance(function, np.ufunc):
-        return found
-    return found.replace(parameters=list(found.parameters.values())[: function.nin])
+        return inspect.signature(function)
+    names = ["x"] if function.nin == 1 else [f"x{n}" for n in range(1, function.nin + 1)]
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    return inspect.Signature([inspect.Parameter(name, kind) for name in names])
 
 
 def _parameters(signature: inspect.Signature) -> str:
