@@ -6,7 +6,8 @@ are read when the next measurement is due, so that no step waits for a reduction
 
 A solver that gains by making several steps at once says how many it may make, `_at_once`, and makes
 them, `_make`. A run then looks up only where it has something to do: at its end, at visits and
-outputs, where a checkpoint is due, and every few seconds.
+outputs, where a checkpoint is due, and every few seconds: after each time the ranks agree, from how
+long it took the slowest, on how many steps may come next.
 """
 
 from __future__ import annotations
@@ -119,9 +120,9 @@ class Solver(abc.ABC):
             Times up to the end, in order, that steps reach to the bit, and what is called there on
             all ranks. Those that have passed are left out.
         checkpoints : Checkpointer, optional
-            Takes the state after every step, or after as many as a solver makes at once, 10 seconds
-            of them at most, to write it when that is due or a signal was received; see `resume`. It
-            stays open.
+            Takes the state after every step, or after as many as a solver makes at once, about 10
+            seconds of them at most, to write it when that is due or, the second time after it, a
+            signal was received; see `resume`. It stays open.
         tensorboard : bool
             Show the scalars of outputs as curves of TensorBoard too, in files of the folder, with
             cells/s and the share of messages that was hidden. Needs the extra `tensorboard`.
