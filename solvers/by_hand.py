@@ -10,7 +10,7 @@ import distarray as da
 
 def compiled(text: str, name: str, *arguments: Any, result: Any = None) -> Any:
     """A function of a C text, compiled as the library compiles kernels; `arguments` and `result`
-    are types of ctypes. Local.
+    are types of ctypes. For programs of one rank.
 
     Raises
     ------
