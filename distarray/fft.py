@@ -29,15 +29,14 @@ from distarray.decomposition import Decomposition
 from distarray.elementwise import require_array, require_same_device
 from distarray.errors import ArrayError, shown
 from distarray.layout import Layout
+from distarray.line_transforms import AxisTransform, LineTransform
 from distarray.lines import carry_out
-from distarray.pencils import Lines
 from distarray.placement import placed_like
-from distarray.regions import Box
 
 if TYPE_CHECKING:
     from distarray.grid import Grid
 
-__all__ = ["dctn", "dstn", "fftn", "idctn", "idstn", "ifftn", "irfftn", "rfftn"]
+__all__ = ["LineTransform", "dctn", "dstn", "fftn", "idctn", "idstn", "ifftn", "irfftn", "rfftn"]
 
 Axes = int | str | Sequence[int | str] | None
 Ranks = Sequence[int] | None
@@ -94,7 +93,7 @@ def fftn(
     """
     axes, norm = _checked(u, axes, norm, "fftn")
     kind = _complex_type(u)
-    steps = [_Transform("fft", axis, u.layout.points[axis], kind, norm) for axis in axes[::-1]]
+    steps = [AxisTransform("fft", axis, u.layout.points[axis], kind, norm) for axis in axes[::-1]]
     return _transformed("fftn", u, steps, _Place(ranks, like, out))
 
 
@@ -110,7 +109,7 @@ def ifftn(
     """The inverse of `fftn`, with its parameters, result and errors. Collective."""
     axes, norm = _checked(u, axes, norm, "ifftn")
     kind = _complex_type(u)
-    steps = [_Transform("ifft", axis, u.layout.points[axis], kind, norm) for axis in axes]
+    steps = [AxisTransform("ifft", axis, u.layout.points[axis], kind, norm) for axis in axes]
     return _transformed("ifftn", u, steps, _Place(ranks, like, out))
 
 
@@ -137,8 +136,8 @@ def rfftn(
     if u.dtype.kind == "c":
         raise ArrayError(f"rfftn takes real values, got {u!r}; use fftn or the real part.")
     kind, points, last = _complex_type(u), u.layout.points, axes[-1]
-    steps = [_Transform("rfft", last, points[last] // 2 + 1, kind, norm)]
-    steps += [_Transform("fft", axis, points[axis], kind, norm) for axis in axes[-2::-1]]
+    steps = [AxisTransform("rfft", last, points[last] // 2 + 1, kind, norm)]
+    steps += [AxisTransform("fft", axis, points[axis], kind, norm) for axis in axes[-2::-1]]
     return _transformed("rfftn", u, steps, _Place(ranks, like, out))
 
 
@@ -171,8 +170,8 @@ def irfftn(
     points, last = u.layout.points, axes[-1]
     length = _checked_length(u, length, points[last])
     kind = _complex_type(u)
-    steps = [_Transform("ifft", axis, points[axis], kind, norm) for axis in axes[:-1]]
-    steps += [_Transform("irfft", last, length, np.empty(0, kind).real.dtype, norm)]
+    steps = [AxisTransform("ifft", axis, points[axis], kind, norm) for axis in axes[:-1]]
+    steps += [AxisTransform("irfft", last, length, np.empty(0, kind).real.dtype, norm)]
     return _transformed("irfftn", u, steps, _Place(ranks, like, out))
 
 
@@ -263,26 +262,8 @@ def _trigonometric(
         )
     order = axes if name.startswith("i") else axes[::-1]
     kind = u.dtype if u.dtype.kind in "fc" else np.dtype(float)
-    steps = [_Transform(name, axis, points[axis], kind, norm, int(type)) for axis in order]
+    steps = [AxisTransform(name, axis, points[axis], kind, norm, int(type)) for axis in order]
     return _transformed(caller, u, steps, place)
-
-
-@dataclass(frozen=True)
-class _Transform:
-    """A transform along one grid axis; see `pencils.LineWork`."""
-
-    name: str
-    axis: int
-    length: int
-    dtype: np.dtype[Any]
-    norm: str | None
-    type: int | None = None
-
-    def __call__(self, lines: Lines, box: Box) -> Lines:
-        made = line_transforms.transformed(
-            self, lines.memory, lines.along, lines.room.take, overwrite=not lines.kept
-        )
-        return lines.made(made)
 
 
 def _checked(
@@ -353,7 +334,7 @@ class _Place:
 
 
 def _transformed(
-    caller: str, u: DistArray, steps: Sequence[_Transform], place: _Place
+    caller: str, u: DistArray, steps: Sequence[AxisTransform], place: _Place
 ) -> DistArray:
     """Carry the transforms out. Collective."""
     if sum(choice is not None for choice in (place.ranks, place.like, place.out)) > 1:
@@ -366,7 +347,7 @@ def _transformed(
 
 
 def _target(
-    caller: str, u: DistArray, steps: Sequence[_Transform], place: _Place
+    caller: str, u: DistArray, steps: Sequence[AxisTransform], place: _Place
 ) -> DistArray | None:
     """The array for the result where the caller chooses it."""
     points, out = list(u.layout.points), place.out

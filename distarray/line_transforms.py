@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from distarray.arraylike import HostArray
-from distarray.errors import UnsupportedError
+from distarray.errors import ArrayError, UnsupportedError, shown
+from distarray.pencils import Lines
+from distarray.regions import Box
 
 #: What ducc0 calls the norms of transforms there; of those back it is 2 minus this.
 _SCALES = {None: 0, "backward": 0, "ortho": 1, "forward": 2}
@@ -48,39 +51,103 @@ def library() -> tuple[str, ModuleType]:
         ) from None
 
 
-class Transform(Protocol):
-    """What to do with lines.
+#: Gives memory of a shape and an element type, filled with anything.
+Take = Callable[[Sequence[int], np.dtype[Any]], HostArray]
+
+#: The names of transforms that keep number and type of values.
+_REAL = ("dct", "idct", "dst", "idst")
+
+
+@dataclass(frozen=True)
+class LineTransform:
+    """A cosine or sine transform of lines as a step of `map_lines`, as `scipy.fft` defines it.
+
+    Parameters
+    ----------
+    name : "dct", "idct", "dst" or "idst"
+    type : int
+        1, 2, 3 or 4.
+    norm : "backward", "ortho" or "forward", optional
+        As of `dctn`.
+
+    Raises
+    ------
+    ArrayError
+        Another name, type or norm.
+    UnsupportedError
+        Neither ducc0 nor scipy is installed.
+    """
+
+    name: str
+    type: int = 2
+    norm: str | None = None
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("name", self.name, _REAL),
+            ("type", self.type, (1, 2, 3, 4)),
+            ("norm", self.norm, tuple(_SCALES)),
+        ):
+            if isinstance(value, bool) or value not in known:
+                raise ArrayError(
+                    f"The {what} of a LineTransform is one of {', '.join(map(repr, known))}, got "
+                    f"{shown(value)}; use one of them."
+                )
+        library()
+
+    def along(self, axis: int, length: int, dtype: np.dtype[Any]) -> AxisTransform:
+        """The transform along a grid axis of so many values.
+
+        Raises
+        ------
+        ArrayError
+            Integers, or too short a line for the type.
+        """
+        if dtype.kind not in "fc":
+            raise ArrayError(
+                f"A LineTransform takes real or complex values, got {dtype}; use astype first."
+            )
+        if length < (2 if self.type == 1 and self.name.endswith("dct") else 1):
+            raise ArrayError(
+                f"{self.name} of type {self.type} has longer lines, got {length} values; use "
+                "another axis or type."
+            )
+        return AxisTransform(self.name, axis, length, dtype, self.norm, self.type)
+
+
+@dataclass(frozen=True)
+class AxisTransform:
+    """A transform along one grid axis; see `pencils.LineWork`.
 
     Attributes
     ----------
     name : str
         "fft", "ifft", "rfft", "irfft", "dct", "idct", "dst" or "idst".
+    axis : int
     length : int
         Of the lines afterwards.
+    dtype : of the values afterwards
     norm : "backward", "ortho", "forward" or None
     type : int or None
         Of cosine and sine transforms.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    axis: int
+    length: int
+    dtype: np.dtype[Any]
+    norm: str | None
+    type: int | None = None
 
-    @property
-    def length(self) -> int: ...
-
-    @property
-    def norm(self) -> str | None: ...
-
-    @property
-    def type(self) -> int | None: ...
-
-
-#: Gives memory of a shape and an element type, filled with anything.
-Take = Callable[[Sequence[int], np.dtype[Any]], HostArray]
+    def __call__(self, lines: Lines, box: Box) -> Lines:
+        made = transformed(
+            self, lines.memory, lines.along, lines.room.take, overwrite=not lines.kept
+        )
+        return lines.made(made)
 
 
 def transformed(
-    what: Transform, values: HostArray, axis: int, take: Take, *, overwrite: bool
+    what: AxisTransform, values: HostArray, axis: int, take: Take, *, overwrite: bool
 ) -> HostArray:
     """The transforms of all lines along an axis of 2-D memory, which may be lost if `overwrite`.
 
@@ -93,7 +160,7 @@ def transformed(
     return made
 
 
-def _by_scipy(what: Transform, values: HostArray, axis: int, overwrite: bool) -> Any:
+def _by_scipy(what: AxisTransform, values: HostArray, axis: int, overwrite: bool) -> Any:
     module: Any = library()[1]
     options: dict[str, Any] = {"axis": axis, "norm": what.norm, "workers": 1}
     if what.type is not None:
@@ -103,7 +170,9 @@ def _by_scipy(what: Transform, values: HostArray, axis: int, overwrite: bool) ->
     return getattr(module, what.name)(values, overwrite_x=overwrite, **options)
 
 
-def _by_ducc0(what: Transform, values: HostArray, axis: int, take: Take, overwrite: bool) -> Any:
+def _by_ducc0(
+    what: AxisTransform, values: HostArray, axis: int, take: Take, overwrite: bool
+) -> Any:
     module: Any = library()[1]
     back, scale = what.name.startswith("i"), _SCALES[what.norm]
     options: dict[str, Any] = {"axes": (axis,), "inorm": 2 - scale if back else scale}

@@ -16,6 +16,7 @@ from distarray.comm.base import Communicator
 from distarray.elementwise import require_array, require_same_device
 from distarray.errors import ArrayError, shown
 from distarray.layout import Layout
+from distarray.line_transforms import LineTransform
 from distarray.pencils import LinePlan, Lines, LineWork, passes_of
 from distarray.placement import axis_number
 from distarray.redistribute import KeptPlans
@@ -30,6 +31,8 @@ _kept: weakref.WeakKeyDictionary[Communicator, KeptPlans[LinePlan]] = weakref.We
 
 #: A function of a block and of the indices where it lies.
 LineFunction = Callable[[HostArray, tuple[slice, ...]], Any]
+#: What is done with lines: one of these or several.
+LineStep = LineFunction | LineTransform | Sequence[LineFunction | LineTransform]
 
 
 def carry_out(works: Sequence[LineWork], array: DistArray, result: DistArray | None) -> DistArray:
@@ -71,7 +74,7 @@ def _placed(array: DistArray, layout: Layout) -> DistArray:
 
 def map_lines(
     array: DistArray,
-    steps: Sequence[tuple[int | str, LineFunction]],
+    steps: Sequence[tuple[int | str, LineStep]],
     *,
     out: DistArray | None = None,
 ) -> DistArray:
@@ -90,7 +93,9 @@ def map_lines(
         slice for each grid axis; its memory is used again afterwards. It returns one of the same
         shape, whose values are cast to the element type of `array`, and must do the same with each
         line whatever others it comes with.
-        On a device it gets a copy on the host.
+        In place of a function there may be a `da.fft.LineTransform`, or a list of functions and
+        transforms, which are done one after the other.
+        On a device functions get a copy on the host.
     out : DistArray, optional
         Takes the result; of the shape and element type of `array`, on any process grid, and it may
         be `array` itself.
@@ -103,9 +108,10 @@ def map_lines(
     Raises
     ------
     ArrayError
-        No steps, an axis that there is not, or `out` of another shape, element type or
-        communicator; a function that changes the shape of its block or makes complex values of real
-        ones, on the ranks where it does alone, as errors of the function are.
+        No steps, an empty list, an axis that there is not, or `out` of another shape, element type
+        or communicator; a transform of integers; a function that changes the shape of its block or
+        makes complex values of real ones, on the ranks where it does alone, as errors of the
+        function are.
 
     Examples
     --------
@@ -136,18 +142,48 @@ def map_lines(
     return carry_out(works, array, out)
 
 
-def _work(array: DistArray, step: Any) -> _Function:
+def _work(array: DistArray, step: Any) -> LineWork:
     if not isinstance(step, tuple | list) or len(step) != 2:
         raise ArrayError(f"A step of map_lines is (axis, function), got {shown(step)}; correct it.")
     number = axis_number(array, step[0])
-    require_function(step[1], "map_lines", "block", "where")
     depth = len(array.components)
     if number < depth:
         raise ArrayError(
             f"Axis {number} of {array!r} holds components; give map_lines one of the axes behind."
         )
     axis = number - depth
-    return _Function(axis, array.layout.points[axis], array.dtype, step[1])
+    if not isinstance(step[1], tuple | list):
+        return _single(array, axis, step[1])
+    if not step[1]:
+        raise ArrayError("A step of map_lines does something, got no function; leave it out.")
+    length = array.layout.points[axis]
+    works = tuple(_single(array, axis, function) for function in step[1])
+    return _Chain(axis, length, array.dtype, works)
+
+
+def _single(array: DistArray, axis: int, function: Any) -> LineWork:
+    length = array.layout.points[axis]
+    if isinstance(function, LineTransform):
+        return function.along(axis, length, array.dtype)
+    require_function(function, "map_lines", "block", "where")
+    return _Function(axis, length, array.dtype, function)
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Works along one axis, one after the other, as `LineWork`."""
+
+    axis: int
+    length: int
+    dtype: np.dtype[Any]
+    works: tuple[LineWork, ...]
+
+    def __call__(self, lines: Lines, box: Box) -> Lines:
+        for number, work in enumerate(self.works):
+            if number and isinstance(self.works[number - 1], _Function):
+                lines = Lines.of(lines.values, lines.axis, lines.room)
+            lines = work(lines, box)
+        return lines
 
 
 @dataclass(frozen=True)

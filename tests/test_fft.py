@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import re
 import tracemalloc
 
 import numpy as np
@@ -197,7 +198,7 @@ def test_refused(call, text):
     assert text in str(raised.value)
 
 
-@pytest.mark.parametrize("name", da.fft.__all__)
+@pytest.mark.parametrize("name", [name for name in da.fft.__all__ if name != "LineTransform"])
 def test_placements_are_named_in_the_signature(name):
     function = getattr(da.fft, name)
     assert {"ranks", "like", "out"} <= set(inspect.signature(function).parameters)
@@ -230,6 +231,59 @@ def test_what_map_lines_refuses():
         da.map_lines(u, [(0, lambda block, where: 1j * block)])
     found = da.map_lines(u.astype(complex) + 1.0, [(0, lambda block, where: 1j * block)])
     np.testing.assert_array_equal(found.gather(), np.full((6, 4), 1j))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.complex128])
+def test_transforms_are_steps_of_map_lines(axis, kind):
+    host = np.random.default_rng(9).random((5, 6, 7)).astype(kind)
+    weights = np.arange(1.0, host.shape[axis] + 1).reshape(
+        [-1 if a == axis else 1 for a in range(3)]
+    )
+
+    def weighted(block, where):
+        return block * weights
+
+    u = da.asarray(host)
+    rounding = 30 * np.finfo(kind).eps
+    for name in ("dct", "dst"):
+        for number in (1, 2, 3, 4):
+            there, back = (da.fft.LineTransform(way, number) for way in (name, f"i{name}"))
+            modes = getattr(scipy.fft, name)(host, number, axis=axis)
+            found = da.map_lines(u, [(axis, there)])
+            assert found.dtype == kind
+            np.testing.assert_allclose(found.gather(), modes, rtol=rounding, atol=100 * rounding)
+            expected = getattr(scipy.fft, f"i{name}")(modes * weights, number, axis=axis)
+            found = da.map_lines(u, [(axis, [there, weighted, back])])
+            np.testing.assert_allclose(found.gather(), expected, rtol=rounding, atol=300 * rounding)
+            found = da.map_lines(u, [(axis, [there, back]), (0, unchanged)])
+            np.testing.assert_allclose(found.gather(), host, rtol=rounding, atol=100 * rounding)
+
+
+def unchanged(block, where):
+    return block
+
+
+def test_line_transforms_that_are_refused():
+    for options, problem in {
+        ("fft",): "name of a LineTransform is one of 'dct', 'idct', 'dst', 'idst', got 'fft'",
+        ("dct", 5): "type of a LineTransform is one of 1, 2, 3, 4, got 5",
+        ("dct", True): "type of a LineTransform is one of 1, 2, 3, 4, got True",
+        (
+            "dst",
+            2,
+            "half",
+        ): "norm of a LineTransform is one of None, 'backward', 'ortho', 'forward'",
+    }.items():
+        with pytest.raises(da.ArrayError, match=re.escape(problem)):
+            da.fft.LineTransform(*options)
+    step = da.fft.LineTransform("dct", 1)
+    with pytest.raises(da.ArrayError, match="real or complex values, got int64; use astype"):
+        da.map_lines(da.zeros((4, 4), dtype=np.int64), [(0, step)])
+    with pytest.raises(da.ArrayError, match="dct of type 1 has longer lines, got 1 values"):
+        da.map_lines(da.zeros((1, 4)), [(0, step)])
+    with pytest.raises(da.ArrayError, match="got no function"):
+        da.map_lines(da.zeros((4, 4)), [(0, [])])
 
 
 @pytest.mark.parametrize("periodic", [False, True])
@@ -270,8 +324,9 @@ def _library_found_anew():
 
 def test_without_a_library_the_extra_is_named(monkeypatch):
     without(monkeypatch, "ducc0", "scipy")
-    with pytest.raises(da.UnsupportedError, match=r"install the extra fft .*'\.\[fft\]'"):
-        da.fft.fftn(da.zeros((4, 4)))
+    for call in (lambda: da.fft.fftn(da.zeros((4, 4))), lambda: da.fft.LineTransform("dct")):
+        with pytest.raises(da.UnsupportedError, match=r"install the extra fft .*'\.\[fft\]'"):
+            call()
 
 
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])

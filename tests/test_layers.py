@@ -36,7 +36,7 @@ LAYERS = {
     ),
     "grid": ("grid", "grid_geometry", "profile", "creation", "points", "point_stages"),
     "uses": (
-        "random", "pencils", "lines", "line_transforms", "fft", "linalg", "kernels", "graphs",
+        "random", "pencils", "line_transforms", "lines", "fft", "linalg", "kernels", "graphs",
         "tiling", "tuning", "tuning.steps",
         "iterate", "io", "logging", "report", "tensorboard", "timeline",
     ),

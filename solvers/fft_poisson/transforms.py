@@ -214,6 +214,15 @@ BY_ENDS: dict[tuple[bool, bool], type[Transform]] = {
 }
 
 
+#: Name and type of the same in `da.fft`, but for a factor.
+LIBRARY: dict[type[Any], tuple[str, int]] = {
+    Cosine: ("dct", 2),
+    Sine: ("dst", 2),
+    HalfCosine: ("dct", 4),
+    HalfSine: ("dst", 4),
+}
+
+
 def _alternating(length: int) -> Array:
     return np.where(np.arange(length) % 2, -1.0, 1.0)
 
