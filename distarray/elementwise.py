@@ -254,9 +254,9 @@ def _compute_into(
 ) -> None:
     """Compute a ufunc into arrays, whatever their strides.
 
-    A block one cell wide has the stride of a padded row, 64 bytes at least. NumPy's negative is
-    wrong for some strides of input and output alike (64 bytes in NumPy 2.4), so such blocks are
-    computed into arrays of NumPy's own and copied. So are several results on a device.
+    A block one cell wide has the stride of a row. NumPy's negative is wrong for some strides of
+    input and output alike (64 bytes in NumPy 2.4), so such blocks are computed into arrays of
+    NumPy's own and copied. So are several results on a device.
     """
     if all(
         target.ndim and target.shape[-1] > 1 if isinstance(target, np.ndarray) else ufunc.nout == 1

@@ -411,7 +411,14 @@ class Grid(GridGeometry):
 
         Parameters
         ----------
-        coords : array_like, shape (points, axes), the same on every rank
+        coords : array_like, shape (points, axes), the same bits on every rank
+
+        Raises
+        ------
+        ArrayError
+            Coordinates of another shape, or outside the domain.
+        CommunicationError
+            Other coordinates on another rank.
 
         Examples
         --------

@@ -24,8 +24,9 @@ class Progress:
     """Shows a solver's state on standard error now and then. Local; enable it on one rank.
 
     On a terminal the line is rewritten in place twice a second; elsewhere a line is printed every
-    five seconds. The last state is always printed. Rate and remaining time are those of the steps
-    after the first, for which kernels are compiled: a line says so if that takes long.
+    five seconds, both after the step, or the steps made at once, in which that is due. The last
+    state is always printed. Rate and remaining time are those of the steps after the first, for
+    which kernels are compiled: a line says so if that takes long.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ def two_axes() -> Results:
 
 
 def one_axis() -> Results:
-    grid = da.Grid((300_000,), periodic=True)
+    grid = da.Grid((600_000,), periodic=True)
     u = grid.from_function(lambda x: np.sin(40.0 * x) + x)
     new = grid.zeros_like(u)
     line(u, new)

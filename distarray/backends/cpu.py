@@ -200,10 +200,11 @@ def padded_strides(
 ) -> tuple[int, ...]:
     """Bytes between neighbours along each axis of components + shape.
 
-    Where vectors are as wide as cache lines, rows fill whole lines, an odd number of them.
-    Elsewhere they follow each other: where all begin a line, the loads of a point with many
-    neighbours all reach the next line at once (25 points on 256^3 float32 took 52 ms a step, and
-    41 ms without; 7 points, float64: 31.9 and 30.4 ms). Planes and components are kept from
+    Where the processor has vectors as wide as cache lines, rows fill whole lines, an odd number of
+    them, which was measured to be faster there. Elsewhere they follow each other: on a processor of
+    four numbers a vector rows that all begin a line took longer (the rows `wave` and `heat` of
+    `python -m distarray bench`: 52 and 31.9 ms a step beside 41 and 30.4), as the loads of a point
+    with many neighbours all reach the next line at once. Planes and components are kept from
     starting at the same position modulo a page, where a store delays the loads of another plane and
     few sets hold them all. Of components there may be many: they spread over all of a page.
     """

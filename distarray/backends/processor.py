@@ -20,7 +20,7 @@ def description() -> str:
 
 @functools.cache
 def fills_lines() -> bool:
-    """Whether a vector is as wide as a cache line, so that one that is not aligned touches two.
-    Local.
+    """Whether the processor has vectors as wide as a cache line: AVX-512, whatever width a compiler
+    prefers. Local.
     """
     return "avx512f" in description()

@@ -52,7 +52,7 @@ def compute(function: np.ufunc, operands: Sequence[Any], target: HostArray) -> N
         target[...] = expanded(*(np.asarray(value, target.dtype) for value in operands))
     elif target.shape[-1] > 1:
         function(*operands, out=target)
-    else:  # whose stride is that of a padded row, for which NumPy 2.4 has a wrong negative
+    else:  # whose stride is that of a row; for some NumPy 2.4 has a wrong negative
         target[...] = function(*operands)
 
 

@@ -84,9 +84,10 @@ class WaveConfig(Box):
     safety : float
         Share of the largest stable time step that `stable_dt` returns.
     measure_every : int
-        Steps between two measurements of the largest |dp/dt|. Between them a run goes over memory
-        once for several steps, where that is faster, if there are 48 or more; 96 is a multiple of
-        what one pass makes.
+        Steps between two measurements of the largest |dp/dt|; each is read when the next is made,
+        so that the first 2 x 96 steps have no residual. Between them a run goes over memory once
+        for several steps, where that is faster, if there are 48 or more; 96 is a multiple of what
+        one pass makes.
     ranks : tuple of int, optional
         Process grid.
 
