@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,7 @@ def until_refused(checkpoints: da.Checkpointer, arrays: Any) -> Callable[[], Non
     def call() -> None:
         for _ in range(10000):
             checkpoints.save(arrays, step=21)
+            time.sleep(1e-3)  # lets the writer come to its error
 
     return call
 
