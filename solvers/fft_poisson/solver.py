@@ -79,9 +79,11 @@ class FFTPoisson:
         self._values: dict[int, Array] = {}
         for axis in range(grid.ndim):
             self._prepare(axis)
-        others = [axis for axis in range(grid.ndim) if axis != self._last]
-        self._forward = [(axis, self._steps(axis)[0]) for axis in others[::-1]]
-        self._backward = [(axis, self._steps(axis)[1]) for axis in others]
+        steps = {axis: self._steps(axis) for axis in self._transforms}
+        if self._stretched is None:
+            self._modes_there_and_back = steps.pop(self._last)
+        self._forward = [(axis, steps[axis][0]) for axis in sorted(steps, reverse=True)]
+        self._backward = [(axis, steps[axis][1]) for axis in sorted(steps)]
 
     @property
     def singular(self) -> bool:
@@ -160,9 +162,10 @@ class FFTPoisson:
             Arrays that are not.
         """
         self._require_right_hand_side(rhs)
+        solve: Any
         if self._stretched is None:
-            there, back = self._steps(self._last)
-            solve: Any = [there, functools.partial(self._divide, scale=scale), back]
+            there, back = self._modes_there_and_back
+            solve = [there, functools.partial(self._divide, scale=scale), back]
         else:
             solve = functools.partial(self._solve_lines, self._stretched, scale=scale)
         da.map_lines(rhs, [*self._forward, (self._last, solve), *self._backward], out=out)
