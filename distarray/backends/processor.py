@@ -19,6 +19,16 @@ def description() -> str:
 
 
 @functools.cache
+def model() -> str:
+    """The processor's name. Local."""
+    for line in description().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return f"{platform.machine()} {platform.processor()}"
+
+
+@functools.cache
 def fills_lines() -> bool:
     """Whether the processor has vectors as wide as a cache line: AVX-512, whatever width a compiler
     prefers. Local.

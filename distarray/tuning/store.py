@@ -10,7 +10,6 @@ DISTARRAY_TUNING=0 has none used.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import platform
@@ -20,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from distarray.backends import native
+from distarray.backends import native, processor
 from distarray.comm import loaded_mpi
 from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition
@@ -131,18 +130,7 @@ def this_machine(ranks: int) -> Machine:
     mpi = loaded_mpi() if ranks > 1 else None
     library = "none" if mpi is None else mpi.library_name()
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    return Machine(platform.node(), _processor(), library, ranks, threads)
-
-
-@functools.cache
-def _processor() -> str:
-    """The processor's model."""
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
-        for line in lines:
-            name, _, model = line.partition(":")
-            if name.strip() == "model name":
-                return model.strip()
-    return f"{platform.machine()} {platform.processor()}"
+    return Machine(platform.node(), processor.model(), library, ranks, threads)
 
 
 def read(machine: Machine) -> Choices:
