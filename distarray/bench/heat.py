@@ -3,7 +3,8 @@
 `heat`: a cube in all beside the C loop, on several ranks beside as many copies of the loop at the
 same time, each for its share of the cells and without exchange; with one step in each pass over
 memory and with as many as `tile="auto"` finds best; and a copy of as many numbers.
-`efficiency`: ranks together beside as many runs of one rank each, all at the same time.
+`efficiency`: ranks together beside as many runs of one rank each, all at the same time; and what
+it costs on this machine that ranks wait for each other in each step: C loops with a barrier.
 """
 
 from __future__ import annotations
@@ -59,8 +60,12 @@ def stepped(
     return lambda: iterate(diffuse, *arrays, steps=steps, tile=tile, r=_R)
 
 
-def looped(cells: Sequence[int], steps: int) -> Callable[[], None]:
-    """Steps of the C loop. Local."""
+def looped(
+    cells: Sequence[int], steps: int, together: Communicator | None = None
+) -> Callable[[], None]:
+    """Steps of the C loop, after each of which ranks wait for each other if they are `together`.
+    Local, or Collective if they do.
+    """
     function = loop("heat_step", fast=True)
     state = [with_layers(cells, 1, np.float64, seed) for seed in (0, 1)]
 
@@ -69,6 +74,8 @@ def looped(cells: Sequence[int], steps: int) -> Callable[[], None]:
             u, v = state
             function(u.ctypes.data, v.ctypes.data, *u.shape, _R)
             state.reverse()
+            if together is not None:
+                together.barrier()
 
     return act
 
@@ -115,14 +122,18 @@ def efficiency(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
             "plain alone": stepped(alone, steps, 1),
             "tiled": stepped(together, steps, "auto"),
             "tiled alone": stepped(alone, steps, "auto"),
+            "loop": looped((n, n, n), steps, communicator),
+            "loop alone": looped((n, n, n), steps),
         }
-        found = in_turn(communicator, sizes.repeat, acts, single=("plain alone", "tiled alone"))
+        single = ("plain alone", "tiled alone", "loop alone")
+        found = in_turn(communicator, sizes.repeat, acts, single=single)
         least = EFFICIENCY.get(n)
-        for name, tile, gate in (
-            ("plain", "1", None if least is None else 1.0 / least),
-            ("tiled", depth(diffuse), None),
+        for name, how, gate in (
+            ("plain", "tile=1", None if least is None else 1.0 / least),
+            ("tiled", f"tile={depth(diffuse)}", None),
+            ("loop", "C loop and barrier", None),
         ):
-            what = f"{communicator.size} x {n}^3, tile={tile}, {communicator.size} single runs"
+            what = f"{communicator.size} x {n}^3, {how}, {communicator.size} single runs"
             yield Row(
                 "efficiency", what, communicator.size, found[name] / steps,
                 found[f"{name} alone"] / steps, gate, communicator.size * _BYTES * n**3,

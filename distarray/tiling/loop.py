@@ -40,7 +40,7 @@ WORTH_TILING = 8 << 20
 #: Numbers of steps that "auto" tries, of those that shift a tile by a number of cells in `SHIFTS`:
 #: fewer steps leave much to gain, more of them spoil the form of tiles.
 CANDIDATES = (2, 4, 8, 12)
-SHIFTS = range(6, 13)
+SHIFTS = range(6, 17)
 #: Points of a tile along an axis: at least, and at most where it moves by more than the cache has
 #: room for. 7-point steps of 256^3 doubles are as fast on tiles of 8 x 8 in 8 steps as on tiles of
 #: 12 x 12 in 12, and slower on 8 x 8 in 12 or 16 x 32 in 8.
@@ -159,21 +159,18 @@ class Tiling:
         if not candidates:  # nor will there be any in this loop, whose pauses come as often
             self._depth = 1
             return 0
-        done, seconds = 0, []
-        for depth in (1, *candidates):
-            steps, best = (singles if depth == 1 else depth), math.inf
-            for _ in range(PASSES):
-                tiled = None if depth == 1 else self._tiled(depth, number + done)
-                if depth > 1 and tiled is None:
-                    self._depth = 1
-                    return done
-                start = clock.perf_counter()
-                (self._single if tiled is None else tiled.run)(number + done, steps)
-                best = min(best, clock.perf_counter() - start)
-                done += steps
-            seconds.append(best / steps)
-        slowest = self._communicator.allreduce(np.array(seconds), "max")
-        self._depth = self._kept.keep(self._key, (1, *candidates)[int(np.argmin(slowest))])
+        done, fastest = 0, dict.fromkeys((1, *candidates), math.inf)
+        for depth in (*fastest,) * PASSES:  # in turn: a machine's speed changes
+            steps = singles if depth == 1 else depth
+            tiled = None if depth == 1 else self._tiled(depth, number + done)
+            if depth > 1 and tiled is None:
+                self._depth = 1
+                return done
+            seconds = (self._single if tiled is None else tiled.run)(number + done, steps)
+            fastest[depth] = min(fastest[depth], seconds / steps)
+            done += steps
+        slowest = self._communicator.allreduce(np.array([*fastest.values()]), "max")
+        self._depth = self._kept.keep(self._key, [*fastest][int(np.argmin(slowest))])
         if self._depth > 1:
             tuned.note(f"tile {self._depth} for {self._name}, by a trial")
         return done
@@ -191,9 +188,12 @@ class Tiling:
         rounded = {self._rounded(depth, number) for depth in tried}
         return sorted(rounded - {1})
 
-    def _single(self, number: int, steps: int) -> None:
+    def _single(self, number: int, steps: int) -> float:
+        """Make steps one by one; gives the seconds."""
+        began = clock.perf_counter()
         for ahead in range(steps):
             self._loop.step(number + ahead)
+        return clock.perf_counter() - began
 
     def _tiled(self, depth: int, number: int) -> _Tiled | None:
         """What advances the arrays from the places in which they are before step `number`: single
@@ -310,8 +310,11 @@ class _Tiled:
         ]
         self._steps = TiledSteps(calls, tile_sizes(calls))
 
-    def run(self, number: int, steps: int) -> None:
-        """Make `steps` steps, a multiple of the depth. Collective."""
+    def run(self, number: int, steps: int) -> float:
+        """Make `steps` steps, a multiple of the depth; gives the seconds, without those of copies
+        to private arrays and back, which a loop makes once. Collective.
+        """
+        seconds = 0.0
         for serial, (array, private) in self._copied.items():
             if serial in self._steps.needed:
                 private[...] = array
@@ -324,7 +327,9 @@ class _Tiled:
             times = [
                 self._loop.time(n) for n in numbers for _ in range(len(planned) // len(numbers))
             ]
+            began = clock.perf_counter()
             self._steps.run([values for _, values in planned], times)
+            seconds += clock.perf_counter() - began
         for serial, (array, private) in self._copied.items():
             if array.boundary and private.boundary:
                 array.boundary.conditions.time = private.boundary.conditions.time
@@ -332,6 +337,7 @@ class _Tiled:
                 array[...] = private
             elif array.boundary:
                 array.boundary.fix_values(array.block)
+        return seconds
 
 
 def _with_halo(array: Any, halo: Widths) -> Any:
