@@ -392,3 +392,16 @@ def path_of(path: Any, caller: str, *, folder: bool = False) -> str:
         kind = "folder" if folder else "file"
         raise FileError(f"{caller} takes the path of a {kind}, received {text!r}; give its name.")
     return text
+
+
+def unwritable(path: str | os.PathLike[str]) -> str:
+    """Why a file cannot be written, as the system says, or nothing; it is left as it is. Local."""
+    known = os.path.lexists(path)
+    try:
+        with open(path, "a"):
+            pass
+        if not known:
+            os.unlink(path)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from distarray import launcher
+from distarray.arguments import unwritable
 from distarray.errors import FileError
 from distarray.io import attributes, header
 from distarray.io.record import ArrayRecord, FileRecord, GridRecord
@@ -90,6 +91,11 @@ def _view(options: argparse.Namespace) -> int:
         raise WrongArgument(
             f"--png writes a picture of type PNG, received '{_safe(options.png)}'; give a name "
             "that ends in .png."
+        )
+    reason = unwritable(options.png) if options.png else ""
+    if reason:  # before all is read
+        raise FileError(
+            f"The picture '{options.png}' cannot be written: {reason}; give another path."
         )
     _value(path, record.attrs)  # pictures show units from it
     panels = panels_of(path, record, choice) if options.png else []

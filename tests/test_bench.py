@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import distarray as da
 from distarray import cli
-from distarray.bench import command, expressions, heat, loops, wave
+from distarray.bench import command, expressions, files, heat, loops, wave
+from distarray.bench.files import FileRow
 from distarray.bench.table import Row
 from distarray.comm import SerialCommunicator
 from tests.harness import run_serial
@@ -152,6 +155,61 @@ def test_files_are_measured_beside_plain_ones(tmp_path: Path) -> None:
     assert result.returncode == int("MISSED" in result.stdout)
     assert load.startswith("load average")
     assert not list(tmp_path.iterdir())
+
+
+def _file_row(known: dict[str, Any]) -> FileRow:
+    return FileRow(**{name: value for name, value in known.items() if name != "ranks"})
+
+
+def test_quick_files_have_no_gates_and_their_rows_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    options = ["bench", "--files", str(tmp_path / "on"), "--quick", "--json", str(path)]
+    result = run_serial("distarray", args=options, check=False)
+    assert result.returncode == 0, result.stderr
+    _, _, *rows, load = result.stdout.splitlines()
+    known = json.loads(path.read_text())
+    assert known["remarks"] == [load]
+    assert [str(_file_row(row)) for row in known["rows"]] == rows
+    assert not any("ok" in row or "MISSED" in row for row in rows)
+    ratios = [row["seconds"] / row["beside"] for row in known["rows"]]
+    assert list(known["ratios"].values()) == ratios
+    assert known["ratios"].keys() == {f"{row['name']}, 2" for row in known["rows"]}
+
+
+def test_the_gates_of_files() -> None:
+    row = FileRow("write, all, beside tofile", 1.3, 1.0, 10**9, 1.4, files.GATE_MEMORY)
+    assert str(row).split()[-7:] == ["1.40", "ok", "64", "MiB", "64", "MiB", "MISSED"]
+    assert str(replace(row, seconds=1.5, memory=0)).count("MISSED") == 1
+    assert str(replace(row, gate=None)).split()[-3:] == ["1.30", "64", "MiB"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["heat"], "got the part heat; leave out one of both."),
+        (["--steps", "4"], "got --steps; leave it out, or set their size with --mebibytes."),
+    ],
+)
+def test_what_files_have_no_use_for_is_refused(
+    tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", "--files", str(tmp_path), *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"bench: --files measures checkpoints alone, {said}")
+
+
+@pytest.mark.parametrize("option", ["--json", "--files"])
+def test_what_cannot_be_written_is_refused_before_all(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "file" / "on"
+    path.parent.touch()
+    assert cli.main(["bench", option, str(path)]) == 1
+    said = {
+        "--json": f"The file {path} cannot be written: Not a directory; give --json another.",
+        "--files": f"The folder {path} takes no files: Not a directory; give --files another.",
+    }
+    assert capsys.readouterr() == ("", f"python -m distarray bench: {said[option]}\n")
 
 
 @pytest.mark.parametrize("option", ["--cells", "--repeat"])

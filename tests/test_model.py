@@ -228,6 +228,14 @@ def test_a_file_that_describes_no_machine_is_refused(tmp_path: Path, change: Any
 # ---- the command
 
 
+def test_tables_that_cannot_be_written_are_refused_before_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["model", "--validate", "--json", str(tmp_path)]) == 1
+    said = f"The file {tmp_path} cannot be written: Is a directory; give --json another."
+    assert capsys.readouterr() == ("", f"python -m distarray model: {said}\n")
+
+
 def test_the_command_prints_tables_and_writes_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

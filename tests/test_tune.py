@@ -424,10 +424,21 @@ def test_wrong_options_are_refused(
     assert text in line
 
 
-def test_a_table_that_cannot_be_written_leaves_the_choice(
+def test_a_table_that_cannot_be_written_is_refused_before_all(
     cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = cache.parent / "missing" / "table.json"
+    assert main(["tune", "--json", str(path)]) == 1
+    said = f"The file {path} cannot be written: No such file or directory; give --json another."
+    assert capsys.readouterr() == ("", f"python -m distarray tune: {said}\n")
+    assert not list(cache.glob("tuning-*.json"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full")
+def test_a_table_that_is_not_written_in_the_end_leaves_the_choice(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "/dev/full"
     options = ["--shape", "8", "8", "--steps", "2", "--repeat", "1", "--tiles", "2"]
     assert main(["tune", *options, "--json", str(path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from distarray.bench import (
     exchange,
@@ -24,12 +22,12 @@ from distarray.bench import (
     timeline,
     wave,
 )
-from distarray.bench.table import HEAD, Row
+from distarray.bench.table import HEAD, Row, known_of
 from distarray.bench.timing import Sizes, load, load_line, pinned
 from distarray.bench.two_ranks import on_two_ranks
 from distarray.comm import Communicator, SerialCommunicator, default
 from distarray.errors import CommunicationError
-from distarray.tuning.options import refuse, write_json
+from distarray.tuning.options import refuse, unwritable, write_json
 
 #: Parts in the order in which they are measured.
 PARTS: dict[str, Callable[[Communicator, Sizes], Iterator[Row]]] = {
@@ -84,6 +82,9 @@ def run(options: argparse.Namespace) -> int:
     wrong = _wrong(options)
     if wrong:
         return refuse("bench", communicator, wrong, 2)
+    unwritten = unwritable(communicator, options.json)
+    if unwritten:
+        return refuse("bench", communicator, unwritten, 1)
     for name, value in (QUICK if options.quick else USUAL).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
@@ -104,7 +105,9 @@ def run(options: argparse.Namespace) -> int:
     if shown:
         remarks = list(remarks_on(options, before, load()))
         print("\n".join(remarks))
-        code = write_json("bench", communicator, options.json, _known(rows, remarks))
+        ratios = {f"{row.name}, {row.ranks}": row.figure for row in rows if row.reference}
+        known = known_of([asdict(row) for row in rows], ratios, remarks)
+        code = write_json("bench", communicator, options.json, known)
         if code:
             return code
     return int(any(row.missed for row in rows) and not several)
@@ -119,6 +122,8 @@ def _wrong(options: argparse.Namespace) -> str:
         given = getattr(options, name)
         if given is not None and given < 1:
             return f"--{name} must be at least 1, not {given}."
+    if options.files is not None:
+        return files.wrong(options)
     return ""
 
 
@@ -166,14 +171,3 @@ def remarks_on(
     for name in () if options.quick else ("cells", "block", "steps"):
         if getattr(options, name) != USUAL[name]:
             yield (f"The gates are meant for --{name} {USUAL[name]}, not {getattr(options, name)}.")
-
-
-def _known(rows: Sequence[Row], remarks: Sequence[str]) -> dict[str, Any]:
-    """The rows, with the ratio of each, and what there is to know of them."""
-    return {
-        "rows": [asdict(row) for row in rows],
-        "ratios": {f"{row.name}, {row.ranks}": row.figure for row in rows if row.reference},
-        "remarks": list(remarks),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}",
-    }

@@ -19,16 +19,17 @@ import contextlib
 import os
 import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from distarray import io
 from distarray.array import DistArray
-from distarray.bench.table import Row
+from distarray.bench.table import Row, known_of
 from distarray.bench.timing import Sizes, load, load_line
 from distarray.bench.two_ranks import on_two_ranks
 from distarray.comm import Communicator, default
@@ -37,6 +38,7 @@ from distarray.io import place
 from distarray.io.header import read_record
 from distarray.io.read import read_values
 from distarray.io.write import WritePlan, begin_save
+from distarray.tuning.options import refuse, write_json
 
 MIB = 1 << 20
 #: Most bytes that a rank may hold besides the state.
@@ -51,29 +53,38 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class FileRow:
-    """One line of the table: medians in seconds, bytes moved, and the most that a rank held."""
+    """One line of the table: medians in seconds, bytes moved, the largest ratio that is accepted
+    (None for no gates, of memory neither), and the most that a rank held.
+    """
 
     name: str
     seconds: float
     beside: float
     nbytes: int
-    gate: float
+    gate: float | None
     memory: int
 
     @property
     def kept(self) -> bool:
-        return self.seconds <= self.gate * self.beside
+        return self.gate is None or self.ratio <= self.gate
 
     @property
     def small(self) -> bool:
-        return self.memory < GATE_MEMORY
+        return self.gate is None or self.memory < GATE_MEMORY
+
+    @property
+    def ratio(self) -> float:
+        return self.seconds / self.beside
 
     def __str__(self) -> str:
         rate, other = (self.nbytes / 1e9 / value for value in (self.seconds, self.beside))
+        gate, limit = f"{'':>15}", ""
+        if self.gate is not None:
+            gate = f"{self.gate:>7.2f}{_word(self.kept):>8}"
+            limit = f"{GATE_MEMORY // MIB:>4} MiB  {_word(self.small)}"
         return (
             f"{self.name:<34}{self.seconds:>8.2f} s{rate:>8.2f}{self.beside:>8.2f} s{other:>8.2f}"
-            f"{self.seconds / self.beside:>8.2f}{self.gate:>7.2f}{_word(self.kept):>8}"
-            f"{self.memory / MIB:>6.0f} MiB{GATE_MEMORY // MIB:>4} MiB  {_word(self.small)}"
+            f"{self.ratio:>8.2f}{gate}{self.memory / MIB:>6.0f} MiB{limit}"
         )
 
 
@@ -81,9 +92,28 @@ def _word(kept: bool) -> str:
     return "ok" if kept else "MISSED"
 
 
+def wrong(options: argparse.Namespace) -> str:
+    """What is wrong with the options beside --files, or nothing. Local."""
+    if options.parts:
+        return (
+            f"--files measures checkpoints alone, got the part {options.parts[0]}; leave out one "
+            "of both."
+        )
+    for name in ("cells", "block", "steps"):
+        if getattr(options, name) is not None:
+            return (
+                f"--files measures checkpoints alone, got --{name}; leave it out, or set their "
+                "size with --mebibytes."
+            )
+    return ""
+
+
 def run(options: argparse.Namespace) -> int:
     """Print the table; 1 if a gate was missed, unless a launcher was used. Collective under one."""
     communicator = default()
+    unused: str = communicator.bcast("" if communicator.rank else _unused(Path(options.files)))
+    if unused:
+        return refuse("bench", communicator, unused, 1)
     if communicator.size == 1:
         return _started(options)
     before = load()
@@ -92,15 +122,24 @@ def run(options: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     communicator.barrier()
     try:
-        rows = list(_rows(_Files(folder, options.mebibytes * MIB, communicator), options.repeat))
+        files = _Files(folder, options.mebibytes * MIB, communicator)
+        rows = [
+            replace(row, gate=None) if options.quick else row
+            for row in _rows(files, options.repeat)
+        ]
     finally:
         communicator.barrier()
         if communicator.rank == 0:
             shutil.rmtree(folder, ignore_errors=True)
     if communicator.rank == 0:
         print(f"{rows[0].nbytes / 2**30:.2f} GiB from {communicator.size} ranks in {options.files}")
-        print("\n".join([_HEAD, *map(str, rows)]))
-        print(load_line(before, load()))
+        busy = load_line(before, load())
+        print("\n".join([_HEAD, *map(str, rows), busy]))
+        ratios = {f"{row.name}, {communicator.size}": row.ratio for row in rows}
+        known = known_of(
+            [asdict(row) | {"ranks": communicator.size} for row in rows], ratios, [busy]
+        )
+        return write_json("bench", communicator, options.json, known)
     return 0  # one that fails would end the job with many words
 
 
@@ -115,8 +154,19 @@ def rows(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
         )
 
 
+def _unused(folder: Path) -> str:
+    """Why a folder takes no files, or nothing. It is made if it is not there. Local."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return f"The folder {folder} takes no files: {error.strerror}; give --files another."
+
+
 def _started(options: argparse.Namespace) -> int:
-    arguments = []
+    arguments = [] if options.json is None else ["--json", str(options.json)]
+    arguments += ["--quick"] if options.quick else []
     for name in ("files", "mebibytes", "repeat"):
         arguments += [f"--{name}", str(getattr(options, name))]
     done = on_two_ranks(arguments)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 HEAD = (
     f"{'what':<52}{'on':>3}{'median':>10}{'GB/s':>7}"
@@ -60,6 +64,19 @@ class Row:
 
     def _rate(self, seconds: float) -> str:
         return "" if self.nbytes is None else f"{self.nbytes / seconds / 1e9:.2f}"
+
+
+def known_of(
+    rows: Sequence[dict[str, Any]], ratios: Mapping[str, float], remarks: Sequence[str]
+) -> dict[str, Any]:
+    """What --json writes: rows, the ratio of each, and what there is to know of them. Local."""
+    return {
+        "rows": list(rows),
+        "ratios": dict(ratios),
+        "remarks": list(remarks),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}",
+    }
 
 
 def duration(seconds: float) -> str:

@@ -24,7 +24,7 @@ from distarray.model import measure, scaling
 from distarray.model.machine import NAMED, Link, Machine, machine_of
 from distarray.model.traffic import Loop
 from distarray.tuning.kernels import Case, case_of_name
-from distarray.tuning.options import add_kernel, element_type, refuse, write_json
+from distarray.tuning.options import add_kernel, element_type, refuse, unwritable, write_json
 
 #: Blocks that are measured on each rank, cells along each axis.
 _BLOCKS = (32, 64, 96, 128)
@@ -56,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
     wrong = _wrong(options)
     if wrong:
         return refuse("model", communicator, wrong, 2)
+    unwritten = unwritable(communicator, options.json)
+    if unwritten:
+        return refuse("model", communicator, unwritten, 1)
     try:
         case = case_of_name(options.kernel, options.scalar, options.rotate)
         loop = _loop(case, options)

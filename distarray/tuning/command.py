@@ -35,7 +35,7 @@ from distarray.tuning.measure import (
     process_grids,
     transports,
 )
-from distarray.tuning.options import add_kernel, element_type, refuse, write_json
+from distarray.tuning.options import add_kernel, element_type, refuse, unwritable, write_json
 
 #: What may be kept.
 KINDS = ("tile", "grid", "transport")
@@ -80,6 +80,9 @@ def run(options: argparse.Namespace) -> int:
     wrong = _wrong(options)
     if wrong:
         return refuse("tune", communicator, wrong, 2)
+    unwritten = unwritable(communicator, options.json)
+    if unwritten:
+        return refuse("tune", communicator, unwritten, 1)
     try:
         problem = _problem(options)
         candidates = [

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray import arguments
 from distarray.comm.base import Communicator
 from distarray.errors import GridError
 from distarray.tuning.kernels import NAMED
@@ -49,6 +50,20 @@ def refuse(command: str, communicator: Communicator, text: str, code: int) -> in
     return code
 
 
+def unwritable(communicator: Communicator, path: Path | None) -> str:
+    """Why the file that --json names, if any, cannot be written, as rank 0 finds before anything is
+    measured; else nothing. Collective.
+    """
+    if path is None:
+        return ""
+    reason: str = communicator.bcast("" if communicator.rank else arguments.unwritable(path))
+    return reason and _unwritten(path, reason)
+
+
+def _unwritten(path: Path, reason: str | None) -> str:
+    return f"The file {path} cannot be written: {reason}; give --json another."
+
+
 def write_json(command: str, communicator: Communicator, path: Path | None, content: Any) -> int:
     """Write what --json asks for, if anything; gives the exit code, 1 with a line where that is
     impossible. Local; by rank 0.
@@ -58,6 +73,5 @@ def write_json(command: str, communicator: Communicator, path: Path | None, cont
     try:
         path.write_text(json.dumps(content, indent=1) + "\n")
     except OSError as error:
-        text = f"The file {path} cannot be written: {error}; give --json another."
-        return refuse(command, communicator, text, 1)
+        return refuse(command, communicator, _unwritten(path, error.strerror), 1)
     return 0
