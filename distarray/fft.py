@@ -29,7 +29,7 @@ from distarray.decomposition import Decomposition
 from distarray.elementwise import require_array, require_same_device
 from distarray.errors import ArrayError, shown
 from distarray.layout import Layout
-from distarray.line_transforms import AxisTransform, LineTransform
+from distarray.line_transforms import NORMS, AxisTransform, LineTransform
 from distarray.lines import carry_out
 from distarray.placement import placed_like
 
@@ -40,8 +40,6 @@ __all__ = ["LineTransform", "dctn", "dstn", "fftn", "idctn", "idstn", "ifftn", "
 
 Axes = int | str | Sequence[int | str] | None
 Ranks = Sequence[int] | None
-
-_NORMS = (None, "backward", "ortho", "forward")
 
 
 def fftn(
@@ -272,7 +270,7 @@ def _checked(
     """Numbers of grid axes, components not counted, and the norm."""
     require_array(u, caller)
     line_transforms.library()
-    if not (norm is None or isinstance(norm, str)) or norm not in _NORMS:
+    if not (norm is None or isinstance(norm, str)) or norm not in NORMS:
         raise ArrayError(
             f"{caller} has the norms 'backward', 'ortho' and 'forward', got norm={shown(norm)}; "
             "use one of them."

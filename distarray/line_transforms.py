@@ -21,6 +21,8 @@ from distarray.regions import Box
 
 #: What ducc0 calls the norms of transforms there; of those back it is 2 minus this.
 _SCALES = {None: 0, "backward": 0, "ortho": 1, "forward": 2}
+#: What transforms are asked for by users.
+NORMS = tuple(_SCALES)
 #: The types of the transforms back.
 _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
 
@@ -83,12 +85,12 @@ class LineTransform:
     norm: str | None = None
 
     def __post_init__(self) -> None:
-        for what, value, known in (
-            ("name", self.name, _REAL),
-            ("type", self.type, (1, 2, 3, 4)),
-            ("norm", self.norm, tuple(_SCALES)),
+        for what, value, kinds, known in (
+            ("name", self.name, str, _REAL),
+            ("type", self.type, int | np.integer, (1, 2, 3, 4)),
+            ("norm", self.norm, str | None, NORMS),
         ):
-            if isinstance(value, bool) or value not in known:
+            if isinstance(value, bool) or not isinstance(value, kinds) or value not in known:
                 raise ArrayError(
                     f"The {what} of a LineTransform is one of {', '.join(map(repr, known))}, got "
                     f"{shown(value)}; use one of them."
@@ -107,12 +109,13 @@ class LineTransform:
             raise ArrayError(
                 f"A LineTransform takes real or complex values, got {dtype}; use astype first."
             )
-        if length < (2 if self.type == 1 and self.name.endswith("dct") else 1):
+        least = 2 if self.type == 1 and self.name.endswith("dct") else 1
+        if length < least:
             raise ArrayError(
-                f"{self.name} of type {self.type} has longer lines, got {length} values; use "
-                "another axis or type."
+                f"{self.name} of type {self.type} needs at least {least} value{'s' * (least > 1)} "
+                f"along its axis, got {length}; use another axis{' or type' * (length > 0)}."
             )
-        return AxisTransform(self.name, axis, length, dtype, self.norm, self.type)
+        return AxisTransform(self.name, axis, length, dtype, self.norm, int(self.type))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import numpy as np
 from distarray import spans
 from distarray.comm import default
 from distarray.comm.base import Communicator
+from distarray.errors import ArrayError, shown
 from distarray.tuning import store
 
 #: What is computed; the others are communication and files.
@@ -26,6 +27,7 @@ _COMPUTE = ("core", "remainder", "block", "graph", "tile", "expression")
 #: Bytes of the array that is copied to learn what the memory can do: more than caches hold.
 _COPIED = 1 << 26
 _REPEATS = 3
+_MOST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,12 @@ def report(comm: Any = None, *, copy_bandwidth: float | None = None) -> Report:
     comm : mpi4py communicator or Communicator, optional
         Whose ranks are added up; by default those of the world if there is one.
     copy_bandwidth : float, optional
-        What an earlier report found. All ranks give it, or none.
+        What an earlier report found, above 0. All ranks give it, or none.
+
+    Raises
+    ------
+    ArrayError
+        A bandwidth that is no number above 0.
 
     Examples
     --------
@@ -188,6 +195,8 @@ def report(comm: Any = None, *, copy_bandwidth: float | None = None) -> Report:
     'mean'
     """
     communicator = default(comm)
+    if copy_bandwidth is not None:
+        copy_bandwidth = _checked(copy_bandwidth)
     tallies = [one for one in spans.tallies() if one.calls]
     bandwidth = _copy_bandwidth(communicator) if copy_bandwidth is None else copy_bandwidth
     computed = _seconds(tallies, _COMPUTE)
@@ -225,6 +234,16 @@ def report(comm: Any = None, *, copy_bandwidth: float | None = None) -> Report:
         memory=int(_most(communicator, [_peak_memory()])[0]),
         tuned=store.used(),
     )
+
+
+def _checked(bandwidth: Any) -> float:
+    number = isinstance(bandwidth, int | float | np.integer | np.floating)
+    if not number or isinstance(bandwidth, bool) or not 0.0 < bandwidth <= _MOST:
+        raise ArrayError(
+            f"copy_bandwidth of report must be a number above 0, got {shown(bandwidth)}; pass what "
+            "an earlier report found, or leave it out."
+        )
+    return float(bandwidth)
 
 
 def _kernels(

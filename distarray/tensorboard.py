@@ -9,9 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from distarray.arguments import path_of
 from distarray.comm import default
-from distarray.errors import DistArrayError, FileError, UnsupportedError
+from distarray.errors import ArrayError, DistArrayError, FileError, UnsupportedError, shown
 
 _MISSING = (
     "Curves for TensorBoard need the package tensorboardX ({error}); install the extra tensorboard "
@@ -39,6 +41,8 @@ class TensorBoard:
         The extra `tensorboard` is not installed where rank 0 runs. The same on all ranks.
     FileError
         The folder cannot be written. The same on all ranks.
+    ArrayError
+        A step that is no whole number from 0.
 
     Examples
     --------
@@ -53,7 +57,7 @@ class TensorBoard:
         communicator = default(comm)
         self._writer: Any = None
         error: DistArrayError | None = None
-        path = Path(path_of(folder, "TensorBoard"))
+        path, step = Path(path_of(folder, "TensorBoard")), _checked_step(step)
         if communicator.rank == 0:
             try:
                 self._writer = _writer(path, step)
@@ -68,14 +72,20 @@ class TensorBoard:
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Append values of a step, kept as float32; they are in the file when this returns. Local;
-        ranks other than 0 do nothing.
+        ranks other than 0 only look at what they are given.
+
+        Raises
+        ------
+        ArrayError
+            A step that is no whole number from 0; values that are no mapping from names to numbers.
         """
+        step, numbers = _checked_step(step), _checked_values(values)
         if self._writer is None:
             return
         from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.proto.summary_pb2 import Summary
 
-        points = [Summary.Value(tag=name, simple_value=float(v)) for name, v in values.items()]
+        points = [Summary.Value(tag=name, simple_value=v) for name, v in numbers.items()]
         event = Event(wall_time=time.time(), step=step, summary=Summary(value=points))
         self._writer.write_event(event)
         self._writer.flush()
@@ -96,6 +106,37 @@ class TensorBoard:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _checked_step(step: Any) -> int:
+    if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step < 2**63:
+        raise ArrayError(
+            f"The step of a TensorBoard must be a whole number from 0, got {shown(step)}; pass the "
+            "number of the step."
+        )
+    return int(step)
+
+
+def _checked_values(values: Any) -> dict[str, float]:
+    if not isinstance(values, Mapping):
+        raise ArrayError(
+            f"TensorBoard.add takes a mapping from names to numbers, got {shown(values)}; write "
+            "{'name': value}."
+        )
+    found = {}
+    for name, value in values.items():
+        if not isinstance(name, str):
+            raise ArrayError(
+                f"Names of curves must be texts, got {shown(name)}; name the curve by a text."
+            )
+        try:
+            found[name] = float("no number" if isinstance(value, str | bytes) else value)
+        except (TypeError, ValueError, OverflowError):
+            raise ArrayError(
+                f"The value of the curve {shown(name)} must be a real number, got {shown(value)}; "
+                "convert it."
+            ) from None
+    return found
 
 
 def _writer(folder: Path, step: int) -> Any:

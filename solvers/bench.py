@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.by_hand import compiled, load_line
+from solvers.by_hand import compiled, load_line, unwritable
 from solvers.diffusion import DiffusionConfig, DiffusionSolver
 from solvers.euler import bench as euler_bench
 from solvers.fft_poisson import FFTPoisson
@@ -216,6 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{unknown[0]} is no part; use {', '.join(PARTS)}")
     if options.repeat is not None and options.repeat < 1:
         parser.error(f"--repeat must be at least 1, not {options.repeat}")
+    reason = options.json and unwritable(options.json)
+    if reason:
+        parser.error(f"the file {options.json} cannot be written: {reason}; give --json another")
     sizes = QUICK if options.quick else Sizes()
     if options.repeat is not None:
         sizes = Sizes(**(asdict(sizes) | {"repeat": options.repeat}))
@@ -224,7 +227,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(load)
     if options.json is not None:
         known = {"rows": [asdict(row) | {"ratio": row.ratio} for row in rows], "load": load}
-        options.json.write_text(json.dumps(known, indent=1) + "\n")
+        try:
+            options.json.write_text(json.dumps(known, indent=1) + "\n")
+        except OSError as error:  # such as a disk that is full by now
+            said = f"the file {options.json} was not written: {error.strerror}; free some space"
+            print(f"python -m solvers bench: {said}", file=sys.stderr)
+            return 1
     return int(any(row.missed or wrong(row) for row in rows))
 
 

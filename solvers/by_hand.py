@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import distarray as da
@@ -22,6 +23,19 @@ def compiled(text: str, name: str, *arguments: Any, result: Any = None) -> Any:
         raise da.BackendError("The bench needs a C compiler; install gcc or clang.")
     function.argtypes, function.restype = arguments, result
     return function
+
+
+def unwritable(path: Path) -> str:
+    """Why a file cannot be written, as the system says, or nothing; it is left as it is. Local."""
+    known = path.exists()
+    try:
+        with path.open("a"):
+            pass
+        if not known:
+            path.unlink()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def load_line() -> str:

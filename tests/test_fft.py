@@ -269,6 +269,7 @@ def test_line_transforms_that_are_refused():
         ("fft",): "name of a LineTransform is one of 'dct', 'idct', 'dst', 'idst', got 'fft'",
         ("dct", 5): "type of a LineTransform is one of 1, 2, 3, 4, got 5",
         ("dct", True): "type of a LineTransform is one of 1, 2, 3, 4, got True",
+        ("dct", 2.0): "type of a LineTransform is one of 1, 2, 3, 4, got 2.0; use one of them.",
         (
             "dst",
             2,
@@ -277,11 +278,21 @@ def test_line_transforms_that_are_refused():
     }.items():
         with pytest.raises(da.ArrayError, match=re.escape(problem)):
             da.fft.LineTransform(*options)
+    several = np.array(["dct", "dst"])
+    for given in ({"name": several}, {"type": np.arange(2)}, {"norm": several}):
+        what = f"The {next(iter(given))} of a LineTransform is one of .*, got an array of "
+        with pytest.raises(da.ArrayError, match=what):
+            da.fft.LineTransform(**({"name": "dct"} | given))
     step = da.fft.LineTransform("dct", 1)
     with pytest.raises(da.ArrayError, match="real or complex values, got int64; use astype"):
         da.map_lines(da.zeros((4, 4), dtype=np.int64), [(0, step)])
-    with pytest.raises(da.ArrayError, match="dct of type 1 has longer lines, got 1 values"):
+    with pytest.raises(
+        da.ArrayError, match=r"dct of type 1 needs at least 2 values along.*, got 1;"
+    ):
         da.map_lines(da.zeros((1, 4)), [(0, step)])
+    empty = r"^dst of type 2 needs at least 1 value along its axis, got 0; use another axis\.$"
+    with pytest.raises(da.ArrayError, match=empty):
+        da.map_lines(da.zeros((0, 4)), [(0, da.fft.LineTransform("dst", np.int64(2)))])
     with pytest.raises(da.ArrayError, match="got no function"):
         da.map_lines(da.zeros((4, 4)), [(0, [])])
 

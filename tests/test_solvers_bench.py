@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
 from solvers import __main__ as command
-from solvers import bench
+from solvers import bench, by_hand
 
 
 @pytest.mark.parametrize("part", ["diffusion", "wave", "poisson"])
@@ -33,6 +34,33 @@ def test_the_command_prints_and_writes_rows(tmp_path, capsys):
     for row, line in zip(known["rows"], lines, strict=True):
         assert row["ratio"] == row["seconds"] / row["reference"]
         assert line.startswith(row["name"])
+
+
+def test_rows_that_cannot_be_written_are_refused_before_all(tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        command.main(["bench", "--json", str(tmp_path / "none" / "rows.json")])
+    assert caught.value.code == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.endswith(
+        "rows.json cannot be written: No such file or directory; give --json another\n"
+    )
+
+
+def test_a_file_of_rows_stays_until_there_are_others(tmp_path):
+    path = tmp_path / "rows.json"
+    assert by_hand.unwritable(path) == ""
+    assert not path.exists()
+    path.write_text("before")
+    assert by_hand.unwritable(path) == ""
+    assert path.read_text() == "before"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full")
+def test_rows_that_are_not_written_in_the_end_are_one_line(capsys):
+    assert command.main(["bench", "poisson", "--quick", "--json", "/dev/full"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("python -m solvers bench: the file /dev/full was not written: No space")
 
 
 def test_a_missed_gate_and_other_numbers_are_said():

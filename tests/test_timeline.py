@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -147,6 +148,13 @@ def test_a_report_counts_what_was_computed() -> None:
     assert found.memory > 1 << 20
     assert json.loads(json.dumps(found.as_dict()))["kernels"]
     assert "only_here" in str(found)
+
+
+@pytest.mark.parametrize("given", [0.0, -1.0, "x", float("nan"), float("inf"), True, [1e9]])
+def test_a_bandwidth_that_is_none_is_refused(given) -> None:
+    text = f"copy_bandwidth of report must be a number above 0, got {given!r}; pass"
+    with pytest.raises(da.ArrayError, match=re.escape(text)):
+        da.report(copy_bandwidth=given)
 
 
 def test_a_report_counts_one_and_several_in_words() -> None:

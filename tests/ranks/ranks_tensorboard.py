@@ -96,6 +96,23 @@ def test_a_folder_that_takes_no_files_is_named_on_all_ranks(folder: Path) -> Non
     refused(da.FileError, text, lambda: da.TensorBoard(folder / "file"))
 
 
+def test_what_is_no_step_and_no_number_is_refused_on_all_ranks(folder: Path) -> None:
+    text = "The step of a TensorBoard must be a whole number from 0, got "
+    for step in ("a", 1.0, True, -1, None, 2**63):
+        refused(da.ArrayError, text, lambda s=step: da.TensorBoard(folder / "run", step=s))
+    with da.TensorBoard(folder / "run", step=np.int64(2)) as board:
+        refused(da.ArrayError, text, lambda: board.add("x", {"a": 1.0}))
+        text = "TensorBoard.add takes a mapping from names to numbers, got 3; write"
+        refused(da.ArrayError, text, lambda: board.add(1, 3))
+        refused(da.ArrayError, "Names of curves must be texts, got 3", lambda: board.add(1, {3: 1}))
+        for value in ("x", "1.5", 1j, None, np.arange(2), 10**400):
+            text = "The value of the curve 'a' must be a real number, got "
+            refused(da.ArrayError, text, lambda v=value: board.add(1, {"b": 2.0, "a": v}))
+        board.add(np.int64(3), {"a": np.float32(0.5), "b": True})
+    COMM.barrier()
+    assert curves(folder / "run") == {"a": [(3, 0.5)], "b": [(3, 1.0)]}
+
+
 def test_curves_without_output_are_refused(folder: Path) -> None:
     flow, text = IncompressibleSolver(CONFIG), "Curves for TensorBoard are of outputs, received"
     for options in ({"output": folder / "out"}, {"every": 2}):
