@@ -80,9 +80,9 @@ def looped(
     return act
 
 
-def depth(kernel: StencilKernel) -> str:
+def depth(kernel: StencilKernel, communicator: Communicator) -> str:
     """How many steps of a kernel `tile="auto"` makes in one pass, as it found last. Local."""
-    known = list(kernel.depths.values())
+    known = list(kernel.depths_on(communicator).values())
     return f"auto ({known[-1]})" if known else "auto"
 
 
@@ -100,10 +100,10 @@ def rows(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
     found = in_turn(communicator, sizes.repeat, acts)
     moved = _BYTES * n**3
     each = {name: found[name] / steps for name in ("loop", "plain", "tiled")}
-    what = f"heat {n}^3, a step"
+    what, tile = f"heat {n}^3, a step", depth(diffuse, communicator)
     yield Row("heat", f"{what}, tile=1, C loop", ranks, each["plain"], each["loop"], GATE, moved)
     yield Row(
-        "heat", f"{what}, tile={depth(diffuse)}, C loop", ranks, each["tiled"], each["loop"],
+        "heat", f"{what}, tile={tile}, C loop", ranks, each["tiled"], each["loop"],
         TILED_GATE, moved,
     )  # fmt: skip
     yield Row("heat", f"copy of {n}^3, C", ranks, found["copy"], nbytes=moved)
@@ -130,7 +130,7 @@ def efficiency(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
         least = EFFICIENCY.get(n)
         for name, how, gate in (
             ("plain", "tile=1", None if least is None else 1.0 / least),
-            ("tiled", f"tile={depth(diffuse)}", None),
+            ("tiled", f"tile={depth(diffuse, communicator)}", None),
             ("loop", "C loop and barrier", None),
         ):
             what = f"{communicator.size} x {n}^3, {how}, {communicator.size} single runs"

@@ -114,10 +114,11 @@ def rows(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
     moved = _BYTES * n**3
     each = {name: found[name] / steps for name in ("loop", "plain", "tiled")}
     what = f"wave {n}^3, 25 points, a step"
+    tile = depth(propagate, communicator)
     gate, tiled_gate = (GATE, TILED_GATE) if ranks == 1 else (None, None)
     yield Row("wave", f"{what}, tile=1, C loop", ranks, each["plain"], each["loop"], gate, moved)
     yield Row(
-        "wave", f"{what}, tile={depth(propagate)}, C loop", ranks, each["tiled"], each["loop"],
+        "wave", f"{what}, tile={tile}, C loop", ranks, each["tiled"], each["loop"],
         tiled_gate, moved,
     )  # fmt: skip
     share = arrays[0].block.owned.size / (visits * int(np.prod(_CACHED)))

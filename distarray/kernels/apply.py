@@ -19,6 +19,7 @@ import functools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, overload
+from weakref import WeakKeyDictionary
 
 from distarray.deferred import settle_readers_of
 from distarray.errors import StencilError, shown
@@ -31,6 +32,7 @@ from distarray.stencil.expression import ArrayParameter, Program, WeakKind
 
 if TYPE_CHECKING:
     from distarray.array import DistArray
+    from distarray.comm import Communicator
     from distarray.graphs import CapturedCycles
     from distarray.kernels.plan import ApplyPlan
 
@@ -59,8 +61,8 @@ class StencilKernel:
         Whether contraction and reassociation are permitted.
     graphs : Recent
         Captured work of time loops whose steps begin with this kernel.
-    depths : Recent
-        How many steps of such loops are made in one pass over memory, where that was measured.
+    depths : mapping of Communicator to Recent
+        See `depths_on`.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class StencilKernel:
         self._plans: Recent[Any, ApplyPlan] = Recent(MOST_PLANS)
         self._watched: dict[Hashable, weakref.ref[Any]] = {}
         self.graphs: Recent[Hashable, CapturedCycles] = Recent(MOST_GRAPHS)
-        self.depths: Recent[Hashable, int] = Recent(MOST_PLANS)
+        self.depths: WeakKeyDictionary[Communicator, Recent[Hashable, int]] = WeakKeyDictionary()
         functools.update_wrapper(self, function)
 
     # ---- running
@@ -152,6 +154,12 @@ class StencilKernel:
         for array in arrays:
             self._watch(array)
         return ApplyPlan(program, arrays, reference)
+
+    def depths_on(self, communicator: Communicator) -> Recent[Hashable, int]:
+        """How many steps of loops that begin with this kernel are made in one pass over memory,
+        where these ranks have measured it: others may have found something else. Local.
+        """
+        return self.depths.setdefault(communicator, Recent(MOST_PLANS))
 
     def _returned(self, pending: tuple[Pending, ...]) -> Any:
         if len(pending) < 2:

@@ -96,7 +96,7 @@ class Tiling:
         self._made: dict[tuple[Any, ...], _Tiled] = {}
         self._private: dict[tuple[Any, ...], Any] = {}
         self._depth: int | None = None
-        self._kept = loop.first_kernel.depths
+        self._kept = loop.first_kernel.depths_on(self._communicator)
         self._key = (loop.positions_of_stages(), loop.cycle, *map(_shape_of, fields))
         self._versions = _versions(fields)
         why = self._refusal(steps)
@@ -135,7 +135,7 @@ class Tiling:
         """
         if self._versions != _versions(self._fields):  # a callback has changed conditions
             self._versions = _versions(self._fields)
-            if refused_arrays(self._fields) is not None:
+            if (refused_arrays(self._fields) or self._refused_points()) is not None:
                 self._depth = 1
             elif self._depth is not None:
                 self._depth = self._rounded(self._depth, number)
@@ -246,7 +246,13 @@ class Tiling:
             nbytes = sum(arrays.values()) // self._communicator.size
             if steps < LEAST_STEPS or nbytes < WORTH_TILING:
                 return "there is too little to gain"
-        return self._refused_kernels()
+        return self._refused_points() or self._refused_kernels()
+
+    def _refused_points(self) -> str | None:
+        planned, used = _planned(self._loop, [0], self._loop.arrays)
+        stages = zip(planned, used, strict=True)
+        points = [(plan, arrays[0]) for (plan, _), arrays in stages if isinstance(plan, PointStage)]
+        return next(filter(None, itertools.starmap(refused_points, points)), None)
 
     def _refused_kernels(self) -> str | None:
         native = all(
@@ -256,9 +262,6 @@ class Tiling:
         planned, used = _planned(self._loop, [0], self._loop.arrays)
         for (plan, _), arguments in zip(planned, used, strict=True):
             if isinstance(plan, PointStage):
-                why = refused_points(plan, arguments[0])
-                if why is not None:
-                    return why
                 continue
             why = refused_program(plan.without_reductions[0], arguments)
             if why is not None:

@@ -9,8 +9,10 @@ from mpi4py import MPI
 import distarray as da
 from distarray import spans
 from distarray.comm import default
+from distarray.testing import process_grids
 
 RANKS = (1, 2, 3, 4)
+SELDOM = (1, 3)
 SIZE = default().size
 STEPS = 13
 
@@ -96,35 +98,57 @@ def same(found, expected):
 
 def compare(shape, kernel, states, order, tile, **options):
     """Single steps of one rank by hand, single steps of all ranks, and tiles."""
-    results = []
-    for how in (None, 1, tile):
-        more = options if how else options | {"comm": MPI.COMM_SELF, "ranks": None}
-        grid, arrays = arrays_of(shape, states, **more)
-        points = grid.points(places(shape))
-        values = strengths(len(points))
-        if how is None:
-            results.append(by_hand(kernel, arrays, points, values, order))
-            continue
-        found, tiles = by_iterate(kernel, arrays, points, values, order, how)
-        assert (tiles > 0) == (how > 1)
-        results.append(found)
-    same(results[1], results[0])
-    same(results[2], results[0])
+    expected = None
+    for ranks in process_grids(SIZE, len(shape)):
+        for how in (1, tile) if expected else (None, 1, tile):
+            alone = {"comm": MPI.COMM_SELF} if how is None else {"ranks": ranks}
+            grid, arrays = arrays_of(shape, states, **options | alone)
+            points = grid.points(places(shape))
+            values = strengths(len(points))
+            if how is None:
+                expected = by_hand(kernel, arrays, points, values, order)
+                continue
+            found, tiles = by_iterate(kernel, arrays, points, values, order, how)
+            assert (tiles > 0) == (how > 1)
+            same(found, expected)
 
 
 def test_tiles_with_points_have_the_bits_of_add_and_sample():
     for periodic in (True, False, (True, False), (False, True)):
-        for ranks in (None, (SIZE, 1), (1, SIZE)):
-            for kernel, states, order, tile in ((spread, 2, 1, 4), (leap, 3, 0, 3)):
-                dtype = "f4" if order else "f8"
-                options = {"periodic": periodic, "ranks": ranks, "dtype": dtype}
-                compare((41, 38), kernel, states, order, tile, **options)
+        compare((41, 38), spread, 2, 1, 4, periodic=periodic, dtype="f4")
+        compare((41, 38), leap, 3, 0, 3, periodic=periodic)
 
 
 def test_layers_of_conditions_follow_from_what_was_added():
     for boundary in (da.Neumann(0.3), da.Dirichlet(0.5), da.Symmetry(-1)):
         options = {"periodic": (False, True), "boundary": {"x": boundary}}
         compare((40, 33), spread, 2, 1, 4, **options)
+
+
+def test_a_callback_that_fixes_points_ends_the_tiles():
+    """Tiles would add to points on the face, which single steps fix first."""
+    found = []
+    for comm, tile in ((MPI.COMM_SELF, 1), (None, 4)):
+        grid = da.Grid((24, 22), halo=2, comm=comm)
+        start = {"x": da.Neumann(0.0), "y": da.Neumann(0.0)}
+        arrays = [
+            grid.from_function(lambda x, y: x * x + y, location="xy", boundary=start)
+            for _ in range(2)
+        ]
+        points = grid.points([[0.0, 0.5], [0.01, 0.5], [0.51, 0.49]])
+        record = points.recording()
+        step = [(spread, (0, 1)), (points.adding(lambda m: 0.1 + m), (1,)), (record, (1,))]
+
+        def fix(done, time, arrays):
+            if done == 8:
+                for array in arrays:
+                    array.boundary["x"] = da.Dirichlet(1.0)
+
+        with spans.record() as recording:
+            newest = da.iterate(step, *arrays, steps=24, tile=tile, every=8, callback=fix, r=0.1)
+        assert len(recording.named("tile")) == (2 if tile > 1 else 0)
+        found.append((record.read(), [newest.gather()]))
+    same(*found)
 
 
 def test_in_three_dimensions():
