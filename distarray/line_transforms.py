@@ -57,18 +57,20 @@ def library() -> tuple[str, ModuleType]:
 Take = Callable[[Sequence[int], np.dtype[Any]], HostArray]
 
 #: The names of transforms that keep number and type of values.
-_REAL = ("dct", "idct", "dst", "idst")
+_REAL = ("dct", "idct", "dst", "idst", "dht", "idht")
 
 
 @dataclass(frozen=True)
 class LineTransform:
-    """A cosine or sine transform of lines as a step of `map_lines`, as `scipy.fft` defines it.
+    """A transform of lines as a step of `map_lines`: a cosine or sine transform as `scipy.fft`
+    defines it, or that of Hartley, `X[k] = sum_i x[i] (cos + sin)(2 pi i k / n)`, which is its own
+    inverse but for the factor that norms are about.
 
     Parameters
     ----------
-    name : "dct", "idct", "dst" or "idst"
+    name : "dct", "idct", "dst", "idst", "dht" or "idht"
     type : int
-        1, 2, 3 or 4.
+        1, 2, 3 or 4, of cosine and sine transforms.
     norm : "backward", "ortho" or "forward", optional
         As of `dctn`.
 
@@ -77,7 +79,7 @@ class LineTransform:
     ArrayError
         Another name, type or norm.
     UnsupportedError
-        Neither ducc0 nor scipy is installed.
+        Neither ducc0 nor scipy is installed; for Hartley's, ducc0 is not.
     """
 
     name: str
@@ -95,7 +97,11 @@ class LineTransform:
                     f"The {what} of a LineTransform is one of {', '.join(map(repr, known))}, got "
                     f"{shown(value)}; use one of them."
                 )
-        library()
+        if library()[0] != "ducc0" and self.name.endswith("dht"):
+            raise UnsupportedError(
+                f"The transform {self.name} needs ducc0, found scipy alone; install the extra fft "
+                "(in a clone: pip install '.[fft]')."
+            )
 
     def along(self, axis: int, length: int, dtype: np.dtype[Any]) -> AxisTransform:
         """The transform along a grid axis of so many values.
@@ -125,7 +131,7 @@ class AxisTransform:
     Attributes
     ----------
     name : str
-        "fft", "ifft", "rfft", "irfft", "dct", "idct", "dst" or "idst".
+        "fft", "ifft", "rfft", "irfft", "dct", "idct", "dst", "idst", "dht" or "idht".
     axis : int
     length : int
         Of the lines afterwards.
@@ -194,7 +200,10 @@ def _by_ducc0(
     # Of complex values real and imaginary parts each for itself, along one axis more.
     parts = values.dtype.kind == "c"
     numbers = values[..., None].view(values.real.dtype) if parts else values
-    options |= {"type": _INVERSE[what.type] if back else what.type}
     options |= {"out": numbers if overwrite else take(numbers.shape, numbers.dtype)}
-    made = getattr(module, what.name.removeprefix("i"))(numbers, **options)
+    if what.name.endswith("dht"):
+        made = module.separable_fht(numbers, **options)
+    else:
+        options |= {"type": _INVERSE[what.type] if back else what.type}
+        made = getattr(module, what.name.removeprefix("i"))(numbers, **options)
     return made.view(values.dtype)[..., 0] if parts else made

@@ -260,13 +260,35 @@ def test_transforms_are_steps_of_map_lines(axis, kind):
             np.testing.assert_allclose(found.gather(), host, rtol=rounding, atol=100 * rounding)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize(("norm", "factor"), [(None, 0.0), ("ortho", -0.5), ("forward", -1.0)])
+def test_hartley_transforms_are_their_defining_sums(axis, kind, norm, factor):
+    pytest.importorskip("ducc0")
+    rng = np.random.default_rng(9)
+    host = rng.random((5, 6, 7)).astype(kind)
+    if host.dtype.kind == "c":
+        host += 1j * rng.random((5, 6, 7))
+    n = host.shape[axis]
+    angle = 2 * np.pi * np.outer(np.arange(n), np.arange(n)) / n
+    sums = n**factor * np.tensordot(np.cos(angle) + np.sin(angle), host, (1, axis))
+    there, back = (da.fft.LineTransform(name, norm=norm) for name in ("dht", "idht"))
+    rounding, u = 100 * np.finfo(kind).eps, da.asarray(host)
+    found = da.map_lines(u, [(axis, there)])
+    assert found.dtype == kind
+    np.testing.assert_allclose(found.gather(), np.moveaxis(sums, 0, axis), atol=rounding)
+    found = da.map_lines(u, [(axis, [there, back])])
+    np.testing.assert_allclose(found.gather(), host, atol=rounding)
+
+
 def unchanged(block, where):
     return block
 
 
 def test_line_transforms_that_are_refused():
     for options, problem in {
-        ("fft",): "name of a LineTransform is one of 'dct', 'idct', 'dst', 'idst', got 'fft'",
+        ("fft",): "name of a LineTransform is one of 'dct', 'idct', 'dst', 'idst', 'dht', 'idht', "
+        "got 'fft'; use one of them.",
         ("dct", 5): "type of a LineTransform is one of 1, 2, 3, 4, got 5",
         ("dct", True): "type of a LineTransform is one of 1, 2, 3, 4, got True",
         ("dct", 2.0): "type of a LineTransform is one of 1, 2, 3, 4, got 2.0; use one of them.",
@@ -338,6 +360,13 @@ def test_without_a_library_the_extra_is_named(monkeypatch):
     for call in (lambda: da.fft.fftn(da.zeros((4, 4))), lambda: da.fft.LineTransform("dct")):
         with pytest.raises(da.UnsupportedError, match=r"install the extra fft .*'\.\[fft\]'"):
             call()
+
+
+def test_scipy_has_no_hartley_transform(monkeypatch):
+    without(monkeypatch, "ducc0")
+    with pytest.raises(da.UnsupportedError, match="transform idht needs ducc0, found scipy alone"):
+        da.fft.LineTransform("idht")
+    da.fft.LineTransform("dct")
 
 
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])

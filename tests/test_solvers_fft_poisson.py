@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
 
 import distarray as da
+from distarray import line_transforms
 from solvers.fft_poisson import FFTPoisson
 from solvers.fft_poisson.transforms import BY_ENDS, Cosine, HalfCosine, HalfSine, Hartley, Sine
 from solvers.multigrid import EllipticOperator
@@ -366,6 +368,30 @@ def test_numpy_alone_gives_what_a_library_gives(ends, monkeypatch):
     assert expected.converged
     np.testing.assert_allclose(found.x.gather(), expected.x.gather(), rtol=1e-11, atol=1e-12)
     assert found.x.gather().tobytes() != expected.x.gather().tobytes()
+
+
+def test_periodic_lines_are_transformed_by_ducc0_and_without_it_by_numpy(monkeypatch):
+    pytest.importorskip("ducc0")
+    grid = da.Grid((9, 16), periodic=(True, False))
+    boundary = {"y": da.Dirichlet(0.0)}
+    rhs = da.random.normal(grid, seed=8)
+
+    def solved():
+        poisson = FFTPoisson(grid, boundary)
+        steps = [*(step for _, step in poisson._forward), poisson._modes_there_and_back[0]]
+        names = sorted(getattr(step, "name", "numpy") for step in steps)
+        return names, poisson.solve(rhs).x.gather()
+
+    names, expected = solved()
+    assert names == ["dht", "dst"]
+    monkeypatch.setitem(sys.modules, "ducc0.fft", None)
+    line_transforms.library.cache_clear()
+    try:
+        names, found = solved()
+    finally:
+        line_transforms.library.cache_clear()
+    assert names == ["dst", "numpy"]
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [Hartley, *BY_ENDS.values()])

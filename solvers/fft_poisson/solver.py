@@ -28,9 +28,9 @@ class FFTPoisson:
     mode (`transforms`); along one stretched axis a tridiagonal system is solved for each mode of
     the others (`tridiagonal`), and lines of more such axes are multiplied with their modes
     (`modes`), n operations for each value. Lines are transformed by the host, also those of arrays
-    on another device: by ducc0 or scipy where one is installed (the extra `fft`), and else by
-    NumPy, which took 1.9 s instead of 0.4 s for 256^3 cells on two ranks (`python -m
-    solvers.fft_poisson.bench`). The bits are the same on any process grid.
+    on another device: by ducc0 where it is installed (the extra `fft`); else by scipy, if that is,
+    but for periodic axes; else by NumPy, which took 1.9 s instead of 0.4 s for 256^3 cells on two
+    ranks (`python -m solvers.fft_poisson.bench`). The bits are the same on any process grid.
 
     The operator is that of `solvers.multigrid.EllipticOperator`: second order, with conditions at
     the faces.

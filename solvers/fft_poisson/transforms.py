@@ -220,6 +220,7 @@ LIBRARY: dict[type[Any], tuple[str, int]] = {
     Sine: ("dst", 2),
     HalfCosine: ("dct", 4),
     HalfSine: ("dst", 4),
+    Hartley: ("dht", 2),  # by ducc0 alone
 }
 
 

@@ -97,10 +97,9 @@ def test_functions_of_lines_have_the_same_bits_and_know_where_they_are():
         assert u.gather().tobytes() == expected.tobytes()
 
 
-def test_transforms_of_lines_have_the_same_bits_on_any_process_grid():
-    pytest.importorskip("scipy")
+def same_bits_of_transforms(name):
     host = np.random.default_rng(4).standard_normal((5, 6, 7))
-    there, back = da.fft.LineTransform("dst", 2), da.fft.LineTransform("idst", 2)
+    there, back = da.fft.LineTransform(name), da.fft.LineTransform(f"i{name}")
     steps = [(2, there), (1, there), (0, [there, lambda block, where: 2.0 * block, back])]
     steps += [(1, back), (2, back)]
     found = [
@@ -109,6 +108,16 @@ def test_transforms_of_lines_have_the_same_bits_on_any_process_grid():
     ]
     np.testing.assert_allclose(found[0], 2.0 * host, rtol=1e-12, atol=1e-13)
     assert all(values.tobytes() == found[0].tobytes() for values in found)
+
+
+def test_transforms_of_lines_have_the_same_bits_on_any_process_grid():
+    pytest.importorskip("scipy")
+    same_bits_of_transforms("dst")
+
+
+def test_hartley_transforms_have_the_same_bits_on_any_process_grid():
+    pytest.importorskip("ducc0")
+    same_bits_of_transforms("dht")
 
 
 def test_functions_of_lines_get_what_they_must_not_write():
