@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 from distarray.arguments import host_values, require_function
 from distarray.array import DistArray
 from distarray.arraylike import HostArray, read_only
-from distarray.comm.base import Communicator
 from distarray.elementwise import require_array, require_same_device
 from distarray.errors import ArrayError, shown
 from distarray.layout import Layout
@@ -27,7 +25,6 @@ from distarray.regions import Box
 #: time that values travel, in a solution there and back, and a loop over time that solves in each
 #: step should not make them anew. 1 GiB is for blocks of 256^3 numbers that travel four times.
 _MOST_KEPT, _MOST_BYTES = 8, 1 << 30
-_kept: weakref.WeakKeyDictionary[Communicator, KeptPlans[LinePlan]] = weakref.WeakKeyDictionary()
 
 #: A function of a block and of the indices where it lies.
 LineFunction = Callable[[HostArray, tuple[slice, ...]], Any]
@@ -47,9 +44,9 @@ def carry_out(works: Sequence[LineWork], array: DistArray, result: DistArray | N
         It may be `array`.
     """
     communicator = array.communicator
-    kept = _kept.get(communicator)
+    kept: KeptPlans[LinePlan] | None = communicator.kept.get("lines")
     if kept is None:
-        kept = _kept[communicator] = KeptPlans(_MOST_KEPT, _MOST_BYTES)
+        kept = communicator.kept["lines"] = KeptPlans(_MOST_KEPT, _MOST_BYTES)
     given, wanted = array.layout, None if result is None else result.layout
     plan = kept.get(
         (given, wanted, *((work.axis, work.length, work.dtype) for work in works)),

@@ -4,7 +4,6 @@ on another device.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ import numpy as np
 from distarray.arguments import check_dtype, check_fits, fewer_ranks, host_values, require_function
 from distarray.arraylike import HostArray, is_array, is_grid
 from distarray.block import Block
-from distarray.comm.base import Communicator
 from distarray.decomposition import Decomposition, largest_factorisations
 from distarray.elementwise import require_array, require_same_device, same_placement
 from distarray.errors import ArrayError, shown
@@ -30,11 +28,6 @@ if TYPE_CHECKING:
 
 #: Element types, by the numbers that ranks agree on.
 _TYPES = list(map(np.dtype, (np.bool_, *"bhilBHIL", np.float32, np.float64, "c8", "c16")))
-
-#: What each communicator has moved before, to be moved again without planning.
-_kept: weakref.WeakKeyDictionary[Communicator, KeptPlans[Redistribution]] = (
-    weakref.WeakKeyDictionary()
-)
 
 
 def redistributed(
@@ -91,9 +84,9 @@ def move(
     given, taken = source.block.layout, target.block.layout
     giving = (*source.component_prefix, *source_component)
     taking = (*target.component_prefix, *target_component)
-    kept = _kept.get(communicator)
+    kept: KeptPlans[Redistribution] | None = communicator.kept.get("moves")
     if kept is None:
-        kept = _kept[communicator] = KeptPlans()
+        kept = communicator.kept["moves"] = KeptPlans()
     kept.get(
         (given, _hashable(giving), taken, _hashable(taking), selection),
         lambda: Redistribution(

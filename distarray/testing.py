@@ -146,6 +146,7 @@ class WatchedCommunicator:
         self.inner: Communicator = default(comm)
         self.polls = polls
         self.on_devices: dict[tuple[str, str], Any] = {}
+        self.kept: dict[str, Any] = {}
         self.sent: list[list[tuple[int, int]]] = []
         self.log: list[str] = []
 

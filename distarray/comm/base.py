@@ -112,6 +112,13 @@ class Communicator(Protocol):
         """
         ...
 
+    @property
+    def kept(self) -> dict[str, Any]:
+        """Plans that are kept for these ranks, by what they are for. They may refer to this
+        communicator, so that nothing else should keep them: they live as long as it does.
+        """
+        ...
+
     def barrier(self) -> None: ...
 
     def bcast(self, value: Any, root: int = 0) -> Any:

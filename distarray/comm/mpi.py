@@ -113,8 +113,8 @@ def of(comm: MPI.Intracomm) -> MpiCommunicator:
     """The duplicate of a user's communicator, made at the first call and kept with it. Collective.
 
     The duplicate hangs on the user's communicator as an MPI attribute: any number of grids share
-    one duplicate. It outlives a user's `Free`, since grids may still need it, and is freed
-    when another is made after the last of them went.
+    one duplicate. It outlives a user's `Free`, since grids may still need it, and is freed when
+    another is made after all went that hold its handle: grids, requests, users of `handle`.
     """
     found = comm.Get_attr(_attribute())
     if isinstance(found, MpiCommunicator):
@@ -124,7 +124,8 @@ def of(comm: MPI.Intracomm) -> MpiCommunicator:
     own = comm.Dup()
     made = MpiCommunicator(own)
     name = comm.bcast((MPI.COMM_WORLD.rank, next(_numbers)))
-    weakref.finalize(made, _abandoned.append, (name, own)).atexit = False
+    # Another object for the same handle: with this one in it the entry would hold what it watches.
+    weakref.finalize(own, _abandoned.append, (name, MPI.Intracomm(own))).atexit = False
     comm.Set_attr(_attribute(), made)
     return made
 
@@ -216,7 +217,8 @@ class MpiExchange:
     def __init__(self, requests: list[MPI.Prequest], used: Any, wait: Wait) -> None:
         self._requests = requests
         self._request = MpiRequest(requests, wait)
-        # The requests point into the buffers and the communicator, which live as long as they do.
+        # The requests point into what they use, which lives as long as they do: the buffers and the
+        # handle. Not the communicator, which may keep this.
         weakref.finalize(self, _dropped.append, (requests, used)).atexit = False
 
     def start(self) -> Request:
@@ -224,19 +226,19 @@ class MpiExchange:
         return self._request
 
 
-#: Requests of exchanges that are gone, and what they use, until they can be freed.
-_dropped: deque[tuple[list[MPI.Prequest], Any]] = deque()
+#: Requests whose owners are gone, and what they use, until they can be freed.
+_dropped: deque[tuple[Sequence[MPI.Request], Any]] = deque()
 
 
 def _free_dropped() -> None:
-    """Free the requests of exchanges that are gone. Local.
+    """Free the requests of exchanges that are gone, and the memory of reductions. Local.
 
     Called from time to time instead of when they go: the garbage collector may run on any thread.
     """
     for _ in range(len(_dropped)):
         requests, used = _dropped.popleft()
         if MPI.Request.Testall(requests):
-            for request in requests:
+            for request in filter(None, requests):  # those of reductions are gone when complete
                 request.Free()
         else:
             _dropped.append((requests, used))
@@ -263,16 +265,20 @@ def _parts(buffer: Any, limit: int) -> Iterator[Any]:
 
 
 class MpiReduction(MpiRequest):
-    """An all-reduce under way."""
+    """An all-reduce under way; `used` is what the library reads until all is done."""
 
-    __slots__ = ("_received", "_sent")
+    __slots__ = ("_received", "_used")
 
     def __init__(
-        self, requests: Sequence[MPI.Request], sent: HostArray, received: HostArray, wait: Wait
+        self, requests: Sequence[MPI.Request], received: HostArray, used: Any, wait: Wait
     ) -> None:
         super().__init__(requests, wait)
-        self._sent = sent  # the library reads it until all is done
         self._received = received
+        self._used = used
+
+    def __del__(self) -> None:
+        if any(self._requests):
+            _dropped.append((self._requests, (self._used, self._received)))
 
     def result(self) -> HostArray:
         self.wait()
@@ -297,6 +303,7 @@ class MpiCommunicator:
         self.rank: int = comm.rank
         self.size: int = comm.size
         self.on_devices: dict[tuple[str, str], Any] = {}
+        self.kept: dict[str, Any] = {}
         # Both must be the same on all ranks: they decide which calls are made.
         self._limit = comm.allreduce(message_limit(), MPI.MIN)
         self.crowded: bool = comm.allreduce(_is_crowded(comm), MPI.LOR)
@@ -343,7 +350,7 @@ class MpiCommunicator:
     def begin_allreduce(self, values: HostArray, op: str) -> PendingReduction:
         sent, received, parts = self._reduction(values)
         requests = [self._comm.Iallreduce(part, into, _operation(sent, op)) for part, into in parts]
-        return MpiReduction(requests, sent, received, self._wait)
+        return MpiReduction(requests, received, (self._comm, sent), self._wait)
 
     def _reduction(
         self, values: HostArray
@@ -367,7 +374,7 @@ class MpiCommunicator:
             self._comm.Send_init(part, rank, _HALO_TAG)
             for rank, part in _all_parts(sends, self._limit)
         ]
-        return MpiExchange(requests, (self, sends, receives), self._wait)
+        return MpiExchange(requests, (self._comm, sends, receives), self._wait)
 
     def exchange(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> None:
         self._wait(

@@ -81,6 +81,7 @@ class SerialCommunicator:
     size: int = 1
     handle: ClassVar[None] = None
     on_devices: dict[tuple[str, str], Any] = field(default_factory=dict, compare=False, repr=False)
+    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def barrier(self) -> None:
         return None

@@ -35,6 +35,7 @@ class DeviceCommunicator:
         self.transport = transport
         self.rank = base.rank
         self.size = base.size
+        self.kept: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"DeviceCommunicator({self.base!r}, transport='{self.transport.name}')"

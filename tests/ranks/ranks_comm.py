@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 
 import numpy as np
 from mpi4py import MPI
 
+import distarray as da
 from distarray import comm
 from distarray.comm import base, mpi, mpi_files
 from distarray.errors import CommunicationError
 from distarray.regions import Box
+from distarray.testing import WatchedCommunicator
+from distarray.transports import connection
+from solvers.fft_poisson import FFTPoisson
+from solvers.multigrid import EllipticOperator, Multigrid
 from tests.communicator_contract import CommunicatorContract, error_of
+from tests.ranks.on_devices import TRANSPORTS
 
 RANKS = (1, 2, 3, 4, 8)
 LIMIT = "DISTARRAY_MAX_MESSAGE"
@@ -98,6 +106,140 @@ def test_duplicates_that_nobody_holds_are_freed():
         assert kept.allreduce(np.array([turn]), "max").tolist() == [turn]
         del kept
         assert len(mpi._abandoned) == 1
+
+
+@da.stencil
+def mean_of_neighbours(u, out):
+    out[0, 0] = 0.25 * (u[-1, 0] + u[1, 0] + u[0, -1] + u[0, 1])
+
+
+def exchange_halos(grid):
+    sides = dict.fromkeys("xy", da.Dirichlet(1.0))
+    u, v = (grid.ones(halo=1, boundary=sides) for _ in range(2))
+    mean_of_neighbours(u, v)
+    da.iterate(mean_of_neighbours, u, v, steps=5)
+
+
+def assign_to_another_layout(grid):
+    grid.divided((1, grid.size)).zeros()[...] = grid.ones()
+
+
+def solve_by_multigrid(grid):
+    operator = EllipticOperator(grid, boundary=dict.fromkeys("xy", da.Dirichlet(0.0)))
+    Multigrid(operator).solve(grid.ones())
+
+
+def solve_by_transforms(grid):
+    FFTPoisson(grid, dict.fromkeys("xy", da.Dirichlet(0.0))).solve(grid.ones())
+
+
+USES = {
+    "redistribute": lambda grid: grid.ones().redistribute(ranks=(1, grid.size)),
+    "assignment": assign_to_another_layout,
+    "part": lambda grid: grid.ones()[1:-1, ::2],
+    "map_along": lambda grid: da.map_along(grid.ones(), 0, np.negative),
+    "map_lines": lambda grid: da.map_lines(
+        grid.ones(), [(axis, lambda block, where: -block) for axis in (0, 1)]
+    ),
+    "halos": exchange_halos,
+    "sum": lambda grid: float(grid.ones().sum()),
+    "transform": lambda grid: da.fft.rfftn(grid.ones()),
+    "FFTPoisson": solve_by_transforms,
+    "multigrid": solve_by_multigrid,
+}
+
+
+def collect():
+    """Collect garbage; what finalizers of the first collection have touched, the others take."""
+    for _ in range(3):
+        gc.collect()
+
+
+def left_over(use, **options):
+    """Of a communicator and those beneath it, what lives on after a use; at last whether the
+    duplicate is there still once another has been made.
+    """
+    mpi._abandoned.clear()
+    mine, freed = MPI.COMM_WORLD.Dup(), []
+    key = MPI.Comm.Create_keyval(delete_fn=lambda *_: freed.append(True))
+    grid = da.Grid((24, 24), comm=mine, ranks=(MPI.COMM_WORLD.size, 1), **options)
+    grid.communicator.handle.Set_attr(key, True)
+    backend = grid.backend
+    alive = weakref.ref(grid.communicator), weakref.ref(getattr(grid.communicator, "base", grid))
+    use(grid)
+    del grid
+    mine.Free()
+    for stream in (backend.compute, backend.communication):
+        stream.synchronize()
+    collect()
+    connection.leave_abandoned(comm.default())  # the stand-in for NCCL sends by a communicator
+    collect()
+    while mpi._dropped:  # reductions that nobody has waited for
+        mpi._free_dropped()
+    other = MPI.COMM_WORLD.Dup()
+    comm.default(other)
+    other.Free()
+    return [*(one() is not None for one in alive), not freed]
+
+
+def test_communicators_and_duplicates_die_whatever_was_done_on_them():
+    for name, use in USES.items():
+        found = left_over(use, device="cpu")
+        assert not any(found), (name, found)
+
+
+def test_those_of_devices_die():
+    for transport in TRANSPORTS:
+        for name in ("redistribute", "map_lines", "halos", "sum"):
+            found = left_over(USES[name], device="simulated", transport=transport)
+            assert not any(found), (transport, name, found)
+
+
+def test_a_communicator_around_another_dies():
+    for name in ("redistribute", "map_lines", "halos", "transform"):
+        watched = WatchedCommunicator(MPI.COMM_WORLD)
+        USES[name](da.Grid((24, 24), comm=watched, ranks=(watched.size, 1), device="cpu"))
+        alive = weakref.ref(watched)
+        del watched
+        collect()
+        assert alive() is None, name
+
+
+def test_an_exchange_holds_the_duplicate_but_not_the_communicator():
+    mpi._abandoned.clear()
+    mine = MPI.COMM_WORLD.Dup()
+    ours = comm.default(mine)
+    mine.Free()
+    alive, got = weakref.ref(ours), np.zeros(3)
+    after, before = (ours.rank + 1) % ours.size, (ours.rank - 1) % ours.size
+    exchange = ours.prepare_exchange([(after, np.full(3, 7.0))], [(before, got)])
+    del ours
+    assert alive() is None
+    comm.default(MPI.COMM_WORLD.Dup())
+    assert not mpi._abandoned
+    exchange.start().wait()
+    assert got.tolist() == [7.0] * 3
+    del exchange
+    mpi._free_dropped()
+    assert len(mpi._abandoned) == 1
+
+
+def test_the_memory_of_a_reduction_that_nobody_waits_for_stays_until_it_is_done():
+    world = MPI.COMM_WORLD
+    mine = world.Dup()
+    ours = comm.default(mine)
+    mine.Free()
+    mpi._free_dropped()
+    if ours.rank == 0:
+        ours.begin_allreduce(np.ones(1000), "sum")
+        assert mpi._dropped or world.size == 1
+        del ours
+    world.Barrier()  # the others begin later
+    if world.rank:
+        ours.begin_allreduce(np.ones(1000), "sum").result()
+        assert not mpi._dropped
+    while mpi._dropped:
+        mpi._free_dropped()
 
 
 def test_a_duplicate_that_one_rank_holds_stays():

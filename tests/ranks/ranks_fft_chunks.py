@@ -10,11 +10,11 @@ import scipy.fft
 from mpi4py import MPI
 
 import distarray as da
-from distarray import lines, pencils
+from distarray import comm, pencils
 from tests.ranks.common import SIZE, process_grids
 
 RANKS = (1, 2, 3, 4)
-SELDOM = (1, 3)
+SELDOM = (1, 3, 4)
 
 #: Whole blocks, single layers, and between them chunks of which the last is a smaller one.
 WHOLE, LAYERS, SOME = 1 << 40, 1, 20_000
@@ -23,9 +23,15 @@ SHAPE = (22, 35, 19)
 HOST = np.random.default_rng(11).standard_normal(SHAPE)
 
 
+def forget_plans(communicators):
+    for communicator in communicators:
+        communicator.kept.clear()
+
+
 @contextmanager
-def chunks_of(nbytes):
+def chunks_of(nbytes, others=None):
     """Cut chunks of this size in plans made anew; gives a list of the boxes that are worked on."""
+    planners = [comm.default(ranks) for ranks in (None, others)]
     usual, carry, done = pencils.CHUNK_BYTES, pencils._Chunk.carry, []
 
     def noted(chunk, *others):
@@ -33,12 +39,12 @@ def chunks_of(nbytes):
         carry(chunk, *others)
 
     pencils.CHUNK_BYTES, pencils._Chunk.carry = nbytes, noted
-    lines._kept.clear()
+    forget_plans(planners)
     try:
         yield done
     finally:
         pencils.CHUNK_BYTES, pencils._Chunk.carry = usual, carry
-        lines._kept.clear()
+        forget_plans(planners)
 
 
 def there_and_back(u):
@@ -89,5 +95,5 @@ def test_messages_in_parts_give_the_same_bits():
     u[...] = HOST
     np.testing.assert_allclose(da.fft.rfftn(u).gather(), expected, rtol=0, atol=1e-11)
     for nbytes in (WHOLE, LAYERS):
-        with chunks_of(nbytes):
+        with chunks_of(nbytes, split.communicator):
             assert there_and_back(u) == there_and_back(usual)
