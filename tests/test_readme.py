@@ -20,7 +20,7 @@ BLOCKS = [match.groupdict() for match in BLOCK.finditer(TEXT)]
 PYTHON = (block["text"] for block in BLOCKS if block["language"] == "python")
 NAMES = (
     "heat.py", "tracer.py", "channel.py", "run.py", "plate.py", "heating.py", "traced.py",
-    "test_mine.py",
+    "shot.py", "test_mine.py",
 )  # fmt: skip
 PROGRAMS = dict(zip(NAMES, PYTHON, strict=True))
 SHELL = [block for block in BLOCKS if block["language"] == "bash"]
@@ -83,6 +83,7 @@ CHEAP = {
 ELSEWHERE = {
     "python heat.py": "test_programs_print_the_same_on_one_rank_and_on_several",
     "mpirun -n 8 python heat.py": "test_programs_print_the_same_on_one_rank_and_on_several",
+    "mpirun -n 2 python shot.py": "test_programs_print_the_same_on_one_rank_and_on_several",
     "mpirun -n 2 python run.py": "test_the_run_goes_on_where_it_was_stopped",
     "python -m distarray bench": "tests/test_bench.py",
     "python -m solvers bench": "tests/test_solvers_bench.py",
@@ -90,7 +91,13 @@ ELSEWHERE = {
     "DISTARRAY_DEVICE=cuda python -m distarray doctor": "tests/test_cli.py",
 }
 #: Commands that do less than others of the same program.
-SELDOM = {"mpirun -n 4 python -m solvers cavity --cells 32 32 --until 1 --output cavity-32"}
+SELDOM = {
+    "mpirun -n 4 python -m solvers cavity --cells 32 32 --until 1 --output cavity-32",
+    "DISTARRAY_TIMELINE=whole.json mpirun -n 2 python heat.py",
+    "python -m pytest -m slow tests/test_validation_euler.py tests/test_validation_lbm.py",
+    "python -m pytest -s -m slow tests/test_validation_cavity.py tests/test_validation_flows.py",
+    "python -m pytest tests/test_ranks.py -k harness --ranks 5",
+}
 
 
 def smaller(name: str) -> str:
@@ -161,6 +168,7 @@ def test_command_runs(command: str, folder: Path) -> None:
         ("tracer.py", r"tracer in the box 0\.\d+\n"),
         ("channel.py", r"energy 0\.\d+\n"),
         ("plate.py", r"\d+ True The relative residual .*rtol=1e-10\.\nwarmest \d\d\.\d+\n"),
+        ("shot.py", r"peaks after( \d+){3} steps\n"),
         ("heating.py", r"warmest( \d\d\.\d+){3}\nconverged True True True\n"),
     ],
 )
@@ -189,7 +197,9 @@ def test_the_program_is_as_short_as_it_says() -> None:
     assert len(PROGRAMS["heat.py"].splitlines()) <= 20
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(
+    "script", [SCRIPTS[0], *(pytest.param(s, marks=pytest.mark.slow) for s in SCRIPTS[1:])]
+)
 def test_slurm_scripts_start_their_ranks(script: str, folder: Path) -> None:
     link_python(folder)
     (folder / "distarray" / "bin").mkdir(parents=True)
