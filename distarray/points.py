@@ -110,9 +110,9 @@ class Points:
         ----------
         array : DistArray
             Of any location; changed in place.
-        values : number or array_like that broadcasts to components + (points,), the same on every
-        rank
-            Strengths: the integral of the array over the domain grows by their sum.
+        values : number or array_like that broadcasts to components + (points,)
+            Strengths, the same on every rank: the integral of the array over the domain grows by
+            their sum.
         order : 0 or 1
             As for `sample`.
 

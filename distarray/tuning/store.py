@@ -252,7 +252,7 @@ def _text(value: Any) -> str:
 
 #: The choices of each communicator, the same on all of its ranks.
 _known: weakref.WeakKeyDictionary[Communicator, Choices] = weakref.WeakKeyDictionary()
-#: What was used in this process, in the words of `used`.
+#: What was chosen by measuring in this process, in the words of `used`.
 _used: dict[str, None] = {}
 
 
@@ -279,7 +279,9 @@ def forget() -> None:
 
 
 def used() -> tuple[str, ...]:
-    """The stored choices that this process has used, such as "tile 8 for heat". Local."""
+    """What this process does as measurements chose, stored ones or its own trials, such as "tile 8
+    for heat" and "tile 4 for wave, by a trial". Local.
+    """
     return tuple(_used)
 
 
@@ -334,5 +336,5 @@ def tile(communicator: Communicator, case: TileChoice) -> int | None:
 
 
 def note(text: str) -> None:
-    """Remember that a stored choice is used, for reports. Local."""
+    """Remember, for reports, what is done as a measurement chose. Local."""
     _used[text] = None
