@@ -67,6 +67,7 @@ def test_sys_exit_with_a_message_ends_all(tmp_path):
     assert "sys.exit('no more') was called here:" in result.stderr
 
 
+@pytest.mark.slow
 def test_sys_exit_of_a_main_function_ends_all(tmp_path):
     text = "def main():\n    if world.rank == 1: return 4\n    work()\nsys.exit(main())"
     assert job(tmp_path, text).returncode == 4
@@ -181,7 +182,8 @@ def test_independent_processes_fail_alone(tmp_path):
     assert result.stdout.split() == ["True"] * 2
 
 
-@pytest.mark.parametrize("leave", ["exit(3)", pytest.param("quit(3)", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("leave", ["exit(3)", "quit(3)"])
 def test_exit_and_quit_on_one_rank_end_all_with_their_code(tmp_path, leave):
     result = job(tmp_path, f"if world.rank == 2: {leave}\nwork()")
     assert result.returncode == 3

@@ -426,6 +426,7 @@ def stop(process: subprocess.Popen[str], folder: Path, number: signal.Signals) -
     return process.communicate(timeout=60)
 
 
+@pytest.mark.slow
 def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
     tmp_path: Path, whole: Path
 ) -> None:

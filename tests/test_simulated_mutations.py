@@ -13,13 +13,10 @@ from tests.harness import ROOT, RanksFailed, run_test_file
 TIMEOUT = 300
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT + 30)
 @pytest.mark.parametrize(
-    "names",
-    [
-        ("staged_and_nccl", "given_back_too_early"),
-        pytest.param(("device_and_host",), marks=pytest.mark.slow),
-    ],
+    "names", [("staged_and_nccl", "given_back_too_early"), ("device_and_host",)]
 )
 def test_mutations(names: tuple[str, ...]) -> None:
     try:

@@ -157,6 +157,7 @@ def test_uniform_flow_keeps_its_bits(numerics):
     np.testing.assert_array_equal(steps(flow, 10), before)
 
 
+@pytest.mark.slow
 def test_uniform_flow_on_two_axes_keeps_its_bits():
     flow = EulerSolver(EulerConfig(cells=(12, 9), initial=(1.3, 0.7, -0.3, 0.9), periodic=True))
     before = state(flow)
@@ -386,6 +387,7 @@ def test_solid_cells_are_walls():
     assert abs(alone[0, -1] - 0.125) > 0.01
 
 
+@pytest.mark.slow
 def test_solid_cells_hold_a_viscous_gas_as_walls_do():
     """A flow that is nowhere steady nor uniform: both walls lie on the faces of the cells."""
 

@@ -126,7 +126,13 @@ def womersley(n, alpha, scheme):
 
 
 @pytest.mark.parametrize(
-    ("alpha", "scheme"), [(1, "ab2-cn"), (5, "ab2-cn"), (15, "ab2-cn"), (5, "ssp-rk3")]
+    ("alpha", "scheme"),
+    [
+        pytest.param(1, "ab2-cn", marks=pytest.mark.slow),
+        (5, "ab2-cn"),
+        pytest.param(15, "ab2-cn", marks=pytest.mark.slow),
+        (5, "ssp-rk3"),
+    ],
 )
 def test_womersley_is_second_order(alpha, scheme):
     found = orders((16, 32, 64), lambda n: womersley(n, alpha, scheme))

@@ -262,11 +262,9 @@ def test_mirrored_flows_have_mirrored_bits(collision):
 
 
 def test_mirrored_flows_have_mirrored_bits_in_three_dimensions():
-    for axis in (0, 2):
-        one, other = mirrored_pair(
-            axis, cells=(6, 5, 7), lattice="D3Q19", bounds=((0, 6), (0, 5), (0, 7)), speed=1.0
-        )
-        assert np.array_equal(one, other)
+    bounds = ((0, 6), (0, 5), (0, 7))
+    one, other = mirrored_pair(2, cells=(6, 5, 7), lattice="D3Q19", bounds=bounds, speed=1.0)
+    assert np.array_equal(one, other)
 
 
 @pytest.mark.slow
@@ -321,7 +319,7 @@ def test_the_momentum_of_the_fluid_goes_to_walls_and_bodies():
     flow = solver(**(CLOSED | {"measure_every": 1}), forces=names, force=(0.5, -0.25))
     fluid = flow.scalars()["mass"]  # density 1 at the start
     worst, unbalanced = 0.0, 0.0
-    for _ in range(20):
+    for _ in range(5):
         before = flow.scalars()
         flow.step()
         after, forces = flow.scalars(), flow.forces()

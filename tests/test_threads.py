@@ -66,6 +66,7 @@ def agree(probe: Path, ranks: int, numbers: tuple[int, ...]) -> None:
             assert line["shared"] == list(line["digests"])
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_threads(probe: Path) -> None:
     agree(probe, 1, (3,))
 

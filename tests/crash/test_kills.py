@@ -20,7 +20,7 @@ from tests.crash import calls, jobs
 from tests.crash.program import STEPS
 
 #: Of the 50 moments, those tried each time: one inside a write and one at any time.
-FEW = (0, 3)
+FEW = (0,)
 MOMENTS = 50
 VICTIMS = ("one rank", "all ranks", "the launcher")
 

@@ -14,7 +14,7 @@ import distarray as da
 from tests.devices import host
 from tests.ranks.common import SIZE, process_grids, refused
 
-SELDOM = (2, 4)
+SELDOM = (2, 4, 8)
 SHAPE = (11, 9)
 LOCATIONS = (None, "x", "y", "xy")
 

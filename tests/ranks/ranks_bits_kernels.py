@@ -25,7 +25,7 @@ from tests.ranks.bits import (
     same,
 )
 
-SELDOM = (4,)
+SELDOM = (4, 8)
 SHAPE = (17, 13)
 
 

@@ -14,7 +14,7 @@ import distarray as da
 from tests.ranks.common import SIZE, process_grids, refused
 
 RANKS = (1, 2, 3, 8)
-SELDOM = (2,)
+SELDOM = (2, 8)
 TIMEOUT = 120
 
 #: Odd numbers of lines, and axes shorter than the number of ranks.
