@@ -4,7 +4,7 @@ A step is a list of (stage, positions); `(points.adding(values), (0,))` and
 `(points.recording(), (0,))` stand in it beside kernels. Between single steps they do what
 `Points.add` and `Points.sample` do; inside a tile their cells are done in C (see `tiling.points`),
 with the same bits. A recording keeps on each rank what this rank owns, and adds over ranks when it
-is read, once for all steps.
+is read, once for many steps.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Recording(PointStage):
 
     def read(self) -> HostArray:
         """The values after each step since the last reading, which are then forgotten. Collective:
-        one sum over ranks for all steps.
+        one sum over ranks for as many steps as take 32 MiB.
 
         Returns
         -------
@@ -143,9 +143,9 @@ class Recording(PointStage):
         """
         if self._array is None or not self._rows:
             raise ArrayError("A recording was read that holds no steps; run iterate with it first.")
-        rows, self._rows = self._rows, []
-        cells = self.points.cells(self._array, self.order)
-        return self.points.joined(self._array, np.stack(rows), self.order, cells)
+        (rows, array), self._rows, self._array = (self._rows, self._array), [], None
+        cells = self.points.cells(array, self.order)
+        return self.points.joined(array, np.stack(rows), self.order, cells)
 
 
 def checked(stage: PointStage, positions: Sequence[int], arrays: Sequence[Any]) -> None:

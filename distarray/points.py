@@ -11,6 +11,7 @@ rank owns, of a single point a few values.
 from __future__ import annotations
 
 import itertools
+import math
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,9 @@ from distarray.regions import Box
 
 if TYPE_CHECKING:
     from distarray.grid import Grid
+
+#: Bytes that a rank sums over ranks at a time, and how many layouts the cells are kept of.
+_SUMMED, _MOST_KEPT = 1 << 25, 8
 
 #: Along one axis: the two indices around each point, and their weights.
 AxisWeights = tuple[tuple[HostArray, HostArray], tuple[HostArray, HostArray]]
@@ -73,6 +77,8 @@ class Points:
         self.positions = positions
         #: For each location and order the weights along each axis.
         self._known: dict[tuple[tuple[bool, ...], int], list[AxisWeights]] = {}
+        #: The cells of the arrays that were asked for last, by location, order and owned box.
+        self._cells: dict[tuple[tuple[bool, ...], int, Box], Cells] = {}
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -168,7 +174,7 @@ class Points:
 
     def recording(self, order: int = 1) -> Recording:
         """A stage of `iterate` that records the values of an array in each step. Local; its `read`
-        is Collective, and gives them with one sum over ranks for all steps.
+        is Collective, and gives them with one sum over ranks for many steps.
 
         Parameters
         ----------
@@ -206,9 +212,17 @@ class Points:
         them this rank owns. Local.
         """
         weights = self._weights(array, order)
-        places = _places(weights)
-        index = [np.stack(columns, axis=1).ravel() for columns in zip(*places, strict=True)]
-        return index, _owned_of(array, index)
+        key = (array.layout.staggered, int(order), array.block.owned)
+        found = self._cells.get(key)
+        if found is None:
+            places = _places(weights)
+            index = [np.stack(columns, axis=1).ravel() for columns in zip(*places, strict=True)]
+            if len(self._cells) >= _MOST_KEPT:
+                self._cells.pop(next(iter(self._cells)))
+            found = self._cells[key] = index, _owned_of(array, index)
+            for kept in (*index, found[1]):
+                kept.flags.writeable = False
+        return found
 
     def amounts(self, array: DistArray, values: Any, order: int) -> HostArray:
         """What is added to each of the cells, in the array's dtype, shape components + (cells,).
@@ -233,9 +247,18 @@ class Points:
 
     def joined(self, array: DistArray, rows: HostArray, order: int, cells: Cells) -> HostArray:
         """The values at the points of several `owned_values`, shape rows + components + (points,).
-        Collective.
+        Collective; all cells of so many rows at a time are summed over ranks as take little memory.
         """
         _, mine = cells
+        each = array.dtype.itemsize * math.prod(array.components) * len(mine)
+        count = max(1, _SUMMED // max(1, each))
+        parts = [
+            self._joined(array, rows[first : first + count], order, mine)
+            for first in range(0, len(rows), count)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _joined(self, array: DistArray, rows: HostArray, order: int, mine: HostArray) -> HostArray:
         weights = self._weights(array, order)
         corners = _corners(weights)
         found = np.zeros((*rows.shape[:-1], len(mine)), array.dtype)

@@ -2,6 +2,11 @@
 steps, on any ranks and process grid; a recording adds over ranks once.
 """
 
+import contextlib
+import math
+import weakref
+from unittest import mock
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -9,6 +14,7 @@ from mpi4py import MPI
 import distarray as da
 from distarray import spans
 from distarray.comm import default
+from distarray.points import _places
 from distarray.testing import process_grids
 
 RANKS = (1, 2, 3, 4)
@@ -199,20 +205,29 @@ def test_complex_values():
     compare((30, 31), spread, 2, 1, 4, periodic=True, dtype="c16")
 
 
-def test_a_recording_adds_over_ranks_once():
-    grid, arrays = arrays_of((40, 40), 2, periodic=True)
+@contextlib.contextmanager
+def counted_sums(grid):
+    """The operations of all reductions over ranks."""
     kind = type(grid.communicator)
-    allreduce, sums = kind.allreduce, []
+    allreduce, found = kind.allreduce, []
 
     def counted(self, values, op):
-        sums.append(op)
+        found.append(op)
         return allreduce(self, values, op)
 
+    kind.allreduce = counted
+    try:
+        yield found
+    finally:
+        kind.allreduce = allreduce
+
+
+def test_a_recording_adds_over_ranks_once():
+    grid, arrays = arrays_of((40, 40), 2, periodic=True)
     points = grid.points(places((40, 40)))
     record = points.recording()
     step = [(spread, (0, 1)), (record, (1,))]
-    kind.allreduce = counted
-    try:
+    with counted_sums(grid) as sums:
         for tile in (1, 4):
             da.iterate(step, *arrays, steps=12, tile=tile, r=0.1)
         assert "sum" not in sums
@@ -220,8 +235,41 @@ def test_a_recording_adds_over_ranks_once():
         assert record.read().shape == (24, len(points))
         assert sums.count("sum") == (SIZE > 1)
         assert len(record) == 0
-    finally:
-        kind.allreduce = allreduce
+
+
+def test_a_long_recording_is_added_in_blocks_of_steps():
+    grid, arrays = arrays_of((40, 40), 2, periodic=True)
+    points = grid.points(places((40, 40)))
+    for array, components in ((arrays[0], ()), (grid.zeros(components=(2,)), (2,))):
+        array[...] = np.random.default_rng(1).random((*components, 40, 40))
+        expected = points.sample(array)
+        row = 8 * math.prod(components) * 4 * len(points)
+        for steps, at_a_time, sums_made in ((7, 3 * row, 3), (7, row - 1, 7), (6, 3 * row + 1, 2)):
+            record = points.recording()
+            for step in range(steps):
+                record.run(array, step)
+            with mock.patch("distarray.points._SUMMED", at_a_time), counted_sums(grid) as sums:
+                found = record.read()
+            assert found.tobytes() == np.stack([expected] * steps).tobytes()
+            assert sums.count("sum") == sums_made * (SIZE > 1)
+
+
+def test_cells_are_found_once_for_a_layout_and_no_array_is_kept():
+    grid, (u, other) = arrays_of((40, 40), 2, periodic=True)
+    points, alive = grid.points(places((40, 40))), weakref.ref(u)
+    with mock.patch("distarray.points._places", wraps=_places) as found:
+        record = points.recording()
+        da.iterate(
+            [(spread, (0, 1)), (points.adding(lambda m: 1.0), (1,)), (record, (1,))],
+            *(u, other), steps=5, tile=1, r=0.1,
+        )  # fmt: skip
+        record.read()
+        assert found.call_count == 1
+        points.sample(grid.zeros(location="x"))
+        points.sample(u, order=0)
+        assert found.call_count == 3
+    del u, other
+    assert alive() is None
 
 
 def test_points_on_fixed_faces_are_not_tiled():
