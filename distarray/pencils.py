@@ -176,7 +176,8 @@ def passes_of(
     The last one ends in the layout `target`; if it is None, in one of no grid: cut evenly, without
     halo, not staggered, not periodic.
     """
-    passes, group = [], []  # type: list[Pass], list[LineWork]
+    passes: list[Pass] = []
+    group: list[LineWork] = []
     before = after = source
     for number, work in enumerate(works):
         later = [other.axis for other in works[number:]]

@@ -388,11 +388,6 @@ def _alike(found: FileRecord, record: FileRecord) -> bool:
     return times and replace(found, time=None) == replace(record, time=None)
 
 
-def owned_box(array: DistArray) -> Box:
-    """What this rank owns of an array, in its indices with components first."""
-    return owned_by(array.layout, array.communicator.rank)
-
-
 def _source(value: DistArray | Values, owned: Box) -> Source:
     """Where the values of this rank come from: its block, perhaps on a device, or a copy of it."""
     if not isinstance(value, DistArray):

@@ -74,9 +74,7 @@ class LatticeSolver(Solver):
             name="populations",
         )
         self.fields = {"populations": self.grid.zeros_like(self._target)}
-        self._on: dict[str, list[Any]] = {
-            name: [0.0] * config.ndim for name in config.forces
-        }  # fmt: skip
+        self._on: dict[str, list[Any]] = {name: [0.0] * config.ndim for name in config.forces}
         self._start()
 
     def stable_dt(self) -> float:
