@@ -1,5 +1,6 @@
 """Acoustic waves: differences, modes, point sources, interpolation, what is refused."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -315,3 +316,29 @@ def test_the_limit_is_that_of_stability():
         dt = 0.999 * wave.limit
         wave.advance(400, dt)
         assert float(abs(wave.fields["p"]).max()) < 30.0
+
+
+@pytest.mark.parametrize("kind", positions.INTERPOLATIONS)
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_cells_around_points_are_all_products_of_those_along_axes(kind, ndim):
+    cells = (12, 9, 10)[:ndim]
+    grid = da.Grid(cells, periodic=True)
+    axes = [
+        positions.Axis(n, 0.0, 1.0 / n, periodic, (1.0, -1.0))
+        for n, periodic in zip(cells, (False, True, False), strict=False)
+    ]
+    centre = [(n // 2 + 0.5) / n for n in cells]  # of a cell: one weight, but for rounding
+    points = [centre, *np.random.default_rng(2).random((3, ndim)).tolist(), [0.01] * ndim]
+    found = positions.Positions(grid, axes, points, kind=kind, order=8)
+    owners, shares, centres = [], [], []
+    for number, point in enumerate(points):
+        along = [axis.around(x, kind, 8) for axis, x in zip(axes, point, strict=True)]
+        for corner in itertools.product(*along):
+            owners.append(number)
+            shares.append(math.prod(weight for _, weight in corner))
+            centres.append([(i + 0.5) * a.spacing for a, (i, _) in zip(axes, corner, strict=True)])
+    assert found._owners.tolist() == owners
+    assert found._shares.tolist() == shares
+    assert found._points.positions.tolist() == centres
+    none = positions.Positions(grid, axes, [], kind=kind, order=8)
+    assert none.sample(grid.ones()).shape == (0,)

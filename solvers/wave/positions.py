@@ -16,7 +16,6 @@ Cells beyond a side are those that its condition mirrors, with the sign of the m
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -87,6 +86,21 @@ class Axis:
         return cell, weight
 
 
+def _corners(
+    axes: Sequence[Axis], point: Sequence[float], kind: str, order: int
+) -> tuple[Floats, Floats]:
+    """The centres of all cells around a point, shape (cells, axes), and their weights; those of the
+    last axis lie together.
+    """
+    shares, centres = np.ones(1), list[Floats]()
+    for axis, position in zip(axes, point, strict=True):
+        cells, factors = zip(*axis.around(position, kind, order), strict=True)
+        shares = np.multiply.outer(shares, np.array(factors)).ravel()
+        centres.append(axis.low + (np.array(cells) + 0.5) * axis.spacing)
+    mesh = np.meshgrid(*centres, indexing="ij")
+    return np.stack([values.ravel() for values in mesh], axis=1), shares
+
+
 class Positions:
     """Points between the cells of a grid. Creation is Collective.
 
@@ -110,17 +124,12 @@ class Positions:
         order: int,
     ) -> None:
         self._count = len(points)
-        owners, shares, centres = list[int](), list[float](), list[list[float]]()
-        for number, point in enumerate(points):
-            along = [axis.around(x, kind, order) for axis, x in zip(axes, point, strict=True)]
-            for corner in itertools.product(*along):
-                owners.append(number)
-                shares.append(math.prod(weight for _, weight in corner))
-                centres.append(
-                    [a.low + (i + 0.5) * a.spacing for a, (i, _) in zip(axes, corner, strict=True)]
-                )
-        self._owners, self._shares = np.array(owners, np.int64), np.array(shares)
-        self._points = grid.points(np.array(centres).reshape(-1, len(axes)))
+        found = [_corners(axes, point, kind, order) for point in points]
+        counts = [len(shares) for _, shares in found]
+        self._owners = np.repeat(np.arange(len(points)), counts)
+        self._shares = np.concatenate([np.empty(0), *(shares for _, shares in found)])
+        empty = np.empty((0, len(axes)))
+        self._points = grid.points(np.concatenate([empty, *(centres for centres, _ in found)]))
         self._factors: Floats | float = 1.0
 
     def __len__(self) -> int:
