@@ -13,7 +13,7 @@ random, fft, lines, linalg, points, kernels    what is done with arrays,
 iterate, io                                    many times over, and kept in files
 report, timeline                               where the time went
 TensorBoard                                    curves of scalars
-cli, view, testing                             programs, and helpers for tests
+cli, programs, view, testing                   programs, and helpers for tests
 
 Importing this package initialises neither MPI nor a device. `save`, `load`, `Snapshot` and
 `Checkpointer` are files and restarts; they load h5py at their first use.

@@ -6,13 +6,11 @@ its docstring is the help. Exit codes: 0 all is well, 1 something is wrong, 2 th
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
-from distarray import launcher
+from distarray.programs import Parser, is_first, no_such
 
 #: Command, its module and what it does.
 COMMANDS = {
@@ -42,21 +40,18 @@ def main(arguments: Sequence[str]) -> int:
         return _without_command(arguments)
     name, *rest = arguments
     module = importlib.import_module(COMMANDS[name][0])
-    parser = argparse.ArgumentParser(prog=f"python -m distarray {name}", description=module.__doc__)
+    parser = Parser(prog=f"python -m distarray {name}", description=module.__doc__)
     module.configure(parser)
-    return int(module.run(parser.parse_args(rest)))
+    return int(module.run(parser.read(rest)))
 
 
 def _without_command(arguments: Sequence[str]) -> int:
     """Print the usage on rank 0, whose code alone says that the command line is wrong."""
     asked = bool(arguments) and arguments[0] in ("-h", "--help", "help")
-    launch = launcher.launched(os.environ)
-    if launch is None or launch.rank == 0:
+    if is_first():
         if arguments and not asked:
-            print(
-                f"python -m distarray: {arguments[0]!r} is no command; use one of those below.",
-                file=sys.stderr,
-            )
+            text = no_such(arguments[0], "command", COMMANDS, "Use one of those below.")
+            print(f"python -m distarray: {text}", file=sys.stderr)
         print(_usage(), file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
     # A launcher ends the job at the first code other than 0, maybe before rank 0 has printed; the

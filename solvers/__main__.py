@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
+if __name__ == "__main__":
+    # A signal waits until there is a handler that has a checkpoint written; what is imported next
+    # takes a while.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGUSR1))
+
 import argparse
 import contextlib
 import sys
@@ -10,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import distarray as da
+from distarray import programs
 from solvers.advection.cases import CASES as ADVECTION
 from solvers.burgers.cases import CASES as BURGERS
 from solvers.case import Case, Options
@@ -83,40 +91,62 @@ REFUSALS = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, last: bool = False) -> int:
     """Run the case named on the command line, or list all; the exit code. Collective.
 
     What is refused is said in one line on standard error, by rank 0, and the code is 2.
 
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process by default.
+    last : bool
+        Whether the process ends after this: signals that were held at its start are received here,
+        and a late one does not change the exit code of a run that is to write checkpoints.
+
     Raises
     ------
     SystemExit
-        With code 2 when the command line is wrong; with code 75 after SIGTERM or SIGUSR1, when
-        checkpoints are written: one was, and the same command with --restart goes on from there.
+        With code 2 when the command line is wrong; with code 75 after SIGTERM or SIGUSR1 before the
+        last steps, when checkpoints are written: one was, and the same command with --restart goes
+        on from there. After a later signal, all is written and the code is 0.
     """
     given = sys.argv[1:] if arguments is None else arguments
     if given and given[0] == "bench":
         from solvers import bench  # with all that it measures
 
+        _receive_signals(last)
         return bench.main(given[1:])
-    chosen, unknown = _parser().parse_known_args(given)
-    if unknown:  # with the usage of the case
-        chosen.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    chosen = _parser().read(given)
     if chosen.case == "list":
         _list()
         return 0
     case = next(case for case in CASES if case.name == chosen.case)
-    try:
-        case.run(_options(case, chosen))
-    except REFUSALS as error:
-        with contextlib.redirect_stdout(sys.stderr):
-            da.log(f"python -m solvers {case.name}: {error}")
-        return 2
+    writes = bool(getattr(chosen, "checkpoint", 0))
+    with programs.noting(last=last) if writes else contextlib.nullcontext():
+        _receive_signals(last)
+        try:
+            case.run(_options(case, chosen))
+        except REFUSALS as error:
+            with contextlib.redirect_stdout(sys.stderr):
+                da.log(f"python -m solvers {case.name}: {error}")
+            return 2
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m solvers", description="Run a flow.")
+def _receive_signals(held: bool) -> None:
+    """Also those that came since the process began. Local."""
+    if held:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, programs.SIGNALS)
+
+
+def _parser() -> programs.Parser:
+    parser = programs.Parser(
+        prog="python -m solvers",
+        description="Run a flow or solve a problem, and compare it with what is known of it.",
+        epilog="python -m solvers CASE --help names the options of a case.",
+        where="python -m solvers list names all.",
+    )
     commands = parser.add_subparsers(dest="case", required=True, metavar="CASE")
     listing = commands.add_parser("list", help="name all cases")
     listing.set_defaults(parser=listing)
@@ -177,4 +207,4 @@ def _list() -> None:
 
 if __name__ == "__main__":
     # Not by sys.exit, of which distarray takes a code other than 0 for the failure of one rank.
-    raise SystemExit(main())
+    raise SystemExit(main(last=True))

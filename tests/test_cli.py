@@ -181,8 +181,8 @@ def test_unknown_command_is_an_error_printed_once(n: int) -> None:
     else:
         result = alone("docter", code=2)
     assert result.returncode == 2
-    assert result.stderr.count("'docter' is no command; use one of those below.") == 1
-    assert "doctor" in result.stderr
+    told = "'docter' is no command; did you mean 'doctor'? Use one of those below."
+    assert result.stderr.count(told) == 1
     assert result.stdout == ""
 
 
@@ -193,6 +193,39 @@ def test_no_command_prints_the_usage() -> None:
 
 def test_unknown_option_is_an_error() -> None:
     assert "unrecognized arguments: --fast" in alone("doctor", "--fast", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "told"),
+    [
+        ("solvers", "cavty", "'cavty' is no case; did you mean 'cavity'? python -m solvers list"),
+        ("solvers", "nosuch", "'nosuch' is no case; python -m solvers list names all."),
+        ("solvers", "cavity --celsl 3", "unrecognized arguments: --celsl 3; did you mean --cells?"),
+        (
+            "solvers",
+            "cavity --advection upwnd",
+            "'upwnd' is no choice; did you mean 'upwind'? ",
+        ),
+        ("solvers", "cavity --every 0 --until abc", "argument --until: invalid float value: 'abc'"),
+        ("solvers", "poisson --until 3", "unrecognized arguments: --until 3\n"),
+        ("distarray", "model --rotates x", "unrecognized arguments: --rotates x; did you mean --r"),
+        ("distarray", "tune --apply tiles", "'tiles' is no choice; did you mean 'tile'?"),
+    ],
+)
+def test_a_wrong_command_line_is_told_once(module: str, arguments: str, told: str) -> None:
+    result = run_ranks(module, 2, args=arguments.split(), check=False)
+    assert result.returncode == 2, result.report()
+    assert result.stderr.count(told) == result.stderr.count("usage: ") == 1, result.report()
+    assert "Traceback" not in result.stderr
+    assert "all ranks are ended" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [("distarray", ["model", "--validate", "--help"]), ("solvers", ["cavity", "--help"])],
+)
+def test_help_is_printed_once(module: str, arguments: list[str]) -> None:
+    assert run_ranks(module, 2, args=arguments).stdout.count("usage: ") == 1
 
 
 def test_a_simulated_device_without_a_compiler_is_a_note() -> None:

@@ -439,6 +439,65 @@ def test_a_signal_leaves_a_checkpoint_from_which_the_run_goes_on(
     assert outputs(tmp_path) == outputs(whole)
 
 
+#: Signals to rank 1, or to one without a launcher: as the program begins to import the package, as
+#: the solver is made, before the final file and when all is done.
+SIGNALLED = """
+import os, runpy, signal, sys
+
+place = sys.argv.pop(1)
+
+def receive(where):
+    if where == place and os.environ.get("OMPI_COMM_WORLD_RANK", "1") == "1":
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+class Importing:
+    def find_spec(self, name, *_):
+        if name == "distarray":
+            receive("import")
+            sys.meta_path.remove(self)
+            import solvers.running as running
+            for function in ("begin", "finish"):
+                setattr(running, function, after(function, getattr(running, function)))
+
+def after(name, function):
+    def called(*args, **options):
+        receive(name)
+        return function(*args, **options)
+    return called
+
+sys.meta_path.insert(0, Importing())
+try:
+    runpy.run_module("solvers", run_name="__main__", alter_sys=True)
+finally:
+    receive("end")
+"""
+
+
+@pytest.mark.parametrize(
+    ("n", "place", "code"),
+    [(0, "import", 75), (0, "begin", 75), (2, "begin", 75), (0, "finish", 0), (2, "finish", 0),
+     (0, "end", 0)],
+)  # fmt: skip
+def test_signals_before_the_first_step_and_after_the_last(
+    tmp_path: Path, whole: Path, n: int, place: str, code: int
+) -> None:
+    never = ("--checkpoint", "1000000")
+    process = start(n, tmp_path, *never, program=("-c", SIGNALLED, place))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == code, out + err
+    if code:
+        assert "SIGUSR1 received; wrote a checkpoint of step" in err
+        assert "Restart from step 2," in on_ranks(0, tmp_path, "--restart")
+    assert outputs(tmp_path) == outputs(whole)
+
+
+def test_a_signal_ends_a_run_without_checkpoints(tmp_path: Path) -> None:
+    process = start(0, tmp_path, "--checkpoint", "0", program=("-c", SIGNALLED, "import"))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGUSR1, out + err
+    assert not (tmp_path / "taylor_green_2d.h5").exists()
+
+
 @pytest.mark.slow
 def test_kill_leaves_checkpoints_from_which_other_ranks_go_on(tmp_path: Path, whole: Path) -> None:
     process = start(0, tmp_path, program=("-c", WAITING))

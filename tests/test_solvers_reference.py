@@ -426,4 +426,4 @@ def test_an_unknown_case_is_refused():
         check=False,
     )
     assert done.returncode == 2
-    assert "invalid choice: 'eddy'" in done.stderr
+    assert "'eddy' is no case; python -m solvers list names all." in done.stderr

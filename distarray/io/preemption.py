@@ -10,12 +10,13 @@ children of the process, and when no checkpointer is left, signals do what they 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 import numpy as np
@@ -176,6 +177,31 @@ def leave() -> None:
     Batch systems send them to all ranks, of which some are slow.
     """
     _watch.ignore()
+
+
+@contextlib.contextmanager
+def noting(*, last: bool) -> Iterator[None]:
+    """Note signals while what is enclosed runs, also before its first checkpoint and after its last
+    one. What is noted too late for a checkpoint is forgotten: the end is near. Local.
+
+    Parameters
+    ----------
+    last : bool
+        Whether the process ends after this, with a code that signals must not change.
+    """
+    user = _User()
+    watch(user)
+    try:
+        yield
+    finally:
+        if last:
+            leave()
+        acted()
+        unwatch(user)
+
+
+class _User:
+    """One who has signals noted; unlike its base, it can be referred to weakly."""
 
 
 class Agreement:
