@@ -17,13 +17,13 @@ import contextlib
 import math
 import os
 import time as clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import distarray as da
-from solvers.box import is_number, is_whole, shown
+from solvers.box import is_number, is_whole, require_call, shown
 from solvers.progress import Progress
 from solvers.series import Series
 from solvers.state import configuration, difference
@@ -140,9 +140,8 @@ class Solver(abc.ABC):
         SystemExit
             With code 75, after a signal for which `checkpoints` wrote one.
         """
-        _require_end(until, steady, max_steps, every)
-        left = list(visits)
-        _require_visits(left, until)
+        _require_end(until, steady, max_steps, every, callback)
+        left = _require_visits(visits, until)
         left = [visit for visit in left if visit[0] > self.time]
         series = None
         if output is not None and every:
@@ -442,8 +441,8 @@ def require_time_step(dt: Any) -> None:
         )
 
 
-def _require_end(until: Any, steady: Any, max_steps: Any, every: Any) -> None:
-    """An error unless a run has an end, and counts its outputs. Local."""
+def _require_end(until: Any, steady: Any, max_steps: Any, every: Any, callback: Any) -> None:
+    """An error unless a run has an end, counts its outputs, and can call what it shall. Local."""
     if until is None and steady is None and max_steps is None:
         raise da.SolverError(
             "A run needs an end, received none; give until=, steady= or max_steps=."
@@ -467,12 +466,20 @@ def _require_end(until: Any, steady: Any, max_steps: Any, every: Any) -> None:
             f"Steps between outputs are counted from 0, received every={shown(every)}; use 0 for "
             f"none."
         )
+    if callback is not None:
+        require_call("'callback'", callback)
 
 
-def _require_visits(visits: Sequence[Any], until: float | None) -> None:
-    """An error unless visits are times and functions, in order and not beyond the end. Local."""
-    before = -math.inf
-    for number, visit in enumerate(visits):
+def _require_visits(visits: Any, until: float | None) -> list[Any]:
+    """The visits as a list; an error unless they are times and functions, in order and not beyond
+    the end. Local.
+    """
+    if not isinstance(visits, Iterable):
+        raise da.SolverError(
+            f"'visits' is a list of (time, function), received {shown(visits)}; put them into one."
+        )
+    found, before = list(visits), -math.inf
+    for number, visit in enumerate(found):
         pair = tuple(visit) if isinstance(visit, (tuple, list)) else ()
         if len(pair) != 2 or not is_number(pair[0]) or not callable(pair[1]):
             raise da.SolverError(
@@ -489,7 +496,9 @@ def _require_visits(visits: Sequence[Any], until: float | None) -> None:
                 f"Visits come no later than the end of a run, received one at {shown(pair[0])} for "
                 f"until={shown(until)}; leave it out, or give a later end."
             )
+        require_call(f"The function of visit {number}", pair[1])
         before = pair[0]
+    return found
 
 
 def _counts(value: Any) -> bool:

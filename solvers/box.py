@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -18,6 +19,7 @@ AXES = "xyz"
 #: Types of numbers that solvers work with.
 DTYPES = ("float64", "float32")
 _LONGEST = 80  # characters of a value in a message
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Bounds = tuple[tuple[float, float], ...]
@@ -72,8 +74,8 @@ def is_whole(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as a part of one line."""
-    text = " ".join(repr(value).split())
+    """A value as a part of one line, the same on all ranks: without addresses."""
+    text = " ".join(_ADDRESS.sub("", repr(value)).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
@@ -175,15 +177,24 @@ def require_value(name: str, value: Any, ndim: int, *, time: bool = False) -> No
     time and these.
     """
     if callable(value):
-        places = ", ".join(("t", *AXES[:ndim]) if time else AXES[:ndim])
-        if _binds(value, ndim + time) is False:
-            raise da.SolverError(
-                f"'{name}' is called as f({places}), received {shown(value)}, which takes other "
-                "arguments; write such a function."
-            )
+        require_call(f"'{name}'", value, *(["t"] * time), *AXES[:ndim])
     elif not is_number(value):
         raise da.SolverError(
             f"'{name}' is a finite number or a function, received {shown(value)}; give one of them."
+        )
+
+
+def require_call(subject: str, function: Any, *places: str) -> None:
+    """Refuse what cannot be called with arguments of these names. Without calling it."""
+    call = f"f({', '.join(places)})"
+    if not callable(function):
+        raise da.SolverError(
+            f"{subject} is a function, called as {call}, received {shown(function)}; write one."
+        )
+    if _binds(function, len(places)) is False:
+        raise da.SolverError(
+            f"{subject} is called as {call}, received {shown(function)}, which takes other "
+            "arguments; write such a function."
         )
 
 
