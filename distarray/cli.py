@@ -18,7 +18,7 @@ COMMANDS = {
         "distarray.doctor",
         "say what this machine offers and whether the package works on it",
     ),
-    "bench": ("distarray.bench", "measure the package beside hand-written loops"),
+    "bench": ("distarray.bench.command", "measure the package beside hand-written loops"),
     "tune": ("distarray.tuning.command", "time ways to run a loop and keep the fastest for auto"),
     "model": (
         "distarray.model.command",

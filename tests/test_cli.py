@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from pathlib import Path
 
 import pytest
 
-from distarray import doctor
+from distarray import cli, doctor
 from distarray.backends import nvidia
+from distarray.programs import Parser
 from tests.harness import RanksResult, run_ranks, run_serial
 
 
@@ -218,6 +220,16 @@ def test_a_wrong_command_line_is_told_once(module: str, arguments: str, told: st
     assert result.stderr.count(told) == result.stderr.count("usage: ") == 1, result.report()
     assert "Traceback" not in result.stderr
     assert "all ranks are ended" not in result.stderr
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_help_of_a_command_is_for_users(name: str) -> None:
+    module = importlib.import_module(cli.COMMANDS[name][0])
+    parser = Parser(prog=name, description=module.__doc__)
+    module.configure(parser)
+    assert [action.dest for action in parser._actions if not action.help] == []
+    assert len(parser.description or "") < 800
+    assert "    " not in (parser.description or "")  # a table would be filled as a paragraph
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,10 @@
-"""The options of the bench, its runs on one rank and on two, and what it prints."""
+"""Measures the package beside loops written by hand, in one run. The two sides of a ratio are timed
+in turn, so that other programs on the machine slow both.
+
+Started alone, the command measures one rank, then starts two with mpirun; started by mpirun, it
+measures the ranks of that job. The exit code is 1 if a ratio of a run started alone misses its
+gate. Names of parts, such as `bench heat exchange`, leave out the others.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--files", metavar="FOLDER",
         help="measure checkpoints of two ranks alone, in this folder, with the memory they take",
     )  # fmt: skip
-    parser.add_argument("--json", type=Path, help="write the rows to this file as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -36,16 +36,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     add = parser.add_argument
     add_kernel(parser)
-    add("--block", type=int, nargs="+", default=[256] * 3, metavar="N", help="of weak scaling")
-    add("--shape", type=int, nargs="+", default=[2048] * 3, metavar="N", help="of strong scaling")
-    add("--ranks", type=int, nargs="+", default=list(scaling.RANKS), metavar="N")
-    add("--reductions", type=int, default=0, help="sums over all ranks in a step (default: 0)")
+    add(
+        "--block", type=int, nargs="+", default=[256] * 3, metavar="N",
+        help="cells of each rank along each axis, for weak scaling (default: 256 256 256)",
+    )  # fmt: skip
+    add(
+        "--shape", type=int, nargs="+", default=[2048] * 3, metavar="N",
+        help="cells of the grid along each axis, for strong scaling (default: 2048 2048 2048)",
+    )  # fmt: skip
+    add(
+        "--ranks", type=int, nargs="+", default=list(scaling.RANKS), metavar="N",
+        help="numbers of ranks, one GPU each, to predict steps for (default: "
+        f"{' '.join(map(str, scaling.RANKS))})",
+    )  # fmt: skip
+    add(
+        "--reductions", type=int, default=0, metavar="N",
+        help="sums over all ranks in a step (default: 0)",
+    )  # fmt: skip
     add(
         "--machine", nargs="+", default=list(NAMED), metavar="NAME",
         help=f"{', '.join(NAMED)}, or the path of a JSON file (default: both)",
     )  # fmt: skip
     add("--validate", action="store_true", help="measure this machine and compare")
-    add("--json", type=Path, help="write all to this file as well")
+    add("--json", type=Path, metavar="FILE", help="write all to this file as well")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -47,29 +47,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_kernel(parser)
     add(
-        "--shape", type=int, nargs="+", default=[256] * 3, metavar="N", help="cells along each axis"
-    )
+        "--shape", type=int, nargs="+", default=[256] * 3, metavar="N",
+        help="cells along each axis (default: 256 256 256)",
+    )  # fmt: skip
     add(
         "--periodic", nargs="*", choices=tuple(_AXES), metavar="AXIS",
         help="periodic axes (default: all)",
     )  # fmt: skip
-    add("--device", default="auto", help="as in Grid (default: auto)")
+    add(
+        "--device", default="auto", metavar="NAME",
+        help="where to run: auto, cpu, cuda or simulated (default: auto)",
+    )  # fmt: skip
     add(
         "--tiles", type=int, nargs="+", metavar="K",
         help="steps at a time (default: 1, 2, 4 and 8 rotations of the arrays)",
     )  # fmt: skip
-    add("--grids", type=int, default=6, help="process grids to try, 0 for all (default: 6)")
-    add("--steps", type=int, default=96, help="steps of a measurement (default: 96)")
-    add("--repeat", type=int, default=5, help="measurements of each, of which the median counts")
     add(
-        "--skip", type=float, default=1.5,
+        "--grids", type=int, default=6, metavar="N",
+        help="process grids to try, 0 for all (default: 6)",
+    )  # fmt: skip
+    add("--steps", type=int, default=96, metavar="N", help="steps of a measurement (default: 96)")
+    add(
+        "--repeat", type=int, default=5, metavar="N",
+        help="measurements of each, of which the median counts (default: 5)",
+    )  # fmt: skip
+    add(
+        "--skip", type=float, default=1.5, metavar="TIMES",
         help="leave out what takes so many times the best in two rounds (default: 1.5)",
     )  # fmt: skip
     add(
         "--apply", nargs="*", choices=KINDS, default=["tile", "transport"],
         help="what is kept for auto (default: tile transport)",
     )  # fmt: skip
-    add("--json", type=Path, help="write the table to this file as well")
+    add("--json", type=Path, metavar="FILE", help="write the table there as well")
 
 
 def run(options: argparse.Namespace) -> int:

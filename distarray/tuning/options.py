@@ -20,10 +20,19 @@ def add_kernel(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a kernel and what it runs on. Local."""
     add = parser.add_argument
     names = ", ".join(NAMED)
-    add("--kernel", default="heat", help=f"{names}, or MODULE:KERNEL (default: heat)")
-    add("--scalar", action="append", default=[], metavar="NAME=VALUE", help="of the kernel")
-    add("--rotate", type=int, nargs="+", default=[], metavar="N", help="as in iterate")
-    add("--dtype", default="float64", help="element type (default: float64)")
+    add(
+        "--kernel", default="heat", metavar="NAME",
+        help=f"{names}, or MODULE:KERNEL (default: heat)",
+    )  # fmt: skip
+    add(
+        "--scalar", action="append", default=[], metavar="NAME=VALUE",
+        help="value of a scalar of MODULE:KERNEL; may be repeated",
+    )  # fmt: skip
+    add(
+        "--rotate", type=int, nargs="+", default=[], metavar="N",
+        help="how the arrays of MODULE:KERNEL change places after a step, as `rotate` of iterate",
+    )  # fmt: skip
+    add("--dtype", default="float64", metavar="TYPE", help="element type (default: float64)")
 
 
 def element_type(text: str) -> np.dtype[Any]:
