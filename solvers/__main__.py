@@ -189,6 +189,11 @@ def _add_case(parser: argparse.ArgumentParser, case: Case) -> None:
 
 def _options(case: Case, chosen: argparse.Namespace) -> Options:
     cells = tuple(chosen.cells)
+    if getattr(chosen, "tensorboard", False) and not chosen.every:
+        raise da.SolverError(
+            "--tensorboard writes the scalars of outputs, and there are none; give the steps "
+            "between them by --every STEPS."
+        )
     return Options(
         cells=cells * len(case.cells) if len(cells) == 1 else cells,
         output=chosen.output,

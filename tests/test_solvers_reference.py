@@ -10,6 +10,7 @@ import pytest
 import distarray as da
 from solvers.__main__ import main
 from solvers.comparison import Comparison, Row, relative
+from solvers.euler.exact import shock_tubes
 from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
 from solvers.incompressible.cases import (
     cylinder,
@@ -368,6 +369,7 @@ REFUSED = [
     (["--reynolds", "0"], "A Reynolds number is above 0, received 0.0"),
     (["--reynolds", "-3"], "A Reynolds number is above 0, received -3.0"),
     (["--restart", "nope.h5"], "The file 'nope.h5' does not exist"),
+    (["--tensorboard"], "--tensorboard writes the scalars of outputs, and there are none; give"),
     (["--output", "/proc/nope"], "The folder '/proc/nope' has to take files, received: "),
 ]
 
@@ -415,6 +417,14 @@ def test_little_is_claimed_of_few_cells_and_other_times(tmp_path, capsys, argume
     out = capsys.readouterr().out
     assert text in out
     assert "missed" not in out
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_tubes_of_toro_have_numbers(tmp_path, number):
+    arguments = ["toro", "--cells", "8", "--until", "1e-3", "--test", str(number)]
+    name = next(name for name in shock_tubes() if name.startswith(f"toro{number}"))
+    assert main([*arguments, "--output", str(tmp_path)]) == 0
+    assert (tmp_path / f"{name}.h5").exists()
 
 
 def test_an_unknown_case_is_refused():

@@ -28,7 +28,9 @@ SCHEMES = (
     Choice("riemann", tuple(SOLVERS), "hllc", "flux between two states"),
     Choice("integrator", tuple(INTEGRATORS), "ssp_rk2", "of time"),
 )
-TESTS = tuple(name for name in exact.shock_tubes() if name.startswith("toro"))
+_TORO = [name for name in exact.shock_tubes() if name.startswith("toro")]
+#: Tubes of Toro's book by their numbers, and by their names.
+TESTS = {str(n): name for n, name in enumerate(_TORO, 1)} | {name: name for name in _TORO}
 #: Growth of the mode of the shear layers, from linear theory of the same ramps, and between which
 #: amplitudes it is measured.
 GROWTH, GROWING = 2.83, (0.02, 0.06)
@@ -332,8 +334,8 @@ CASES = (
     _case("lax", "shock tube of Lax, against the exact solution", (400,),
           lambda options: run_tube(options, "lax")),
     _case("toro", "a shock tube of Toro's book, against the exact solution", (400,),
-          lambda options: run_tube(options, options.chosen["test"]),
-          choices=(Choice("test", TESTS, TESTS[0], "which one"), *SCHEMES)),
+          lambda options: run_tube(options, TESTS[options.chosen["test"]]),
+          choices=(Choice("test", tuple(TESTS), "1", "its number or name"), *SCHEMES)),
     _case("shu_osher", "a shock that runs into waves, against a fine solution", (400,),
           run_shu_osher),
     _case("blast_waves", "two blasts that meet, against a solution on more cells", (400,),
