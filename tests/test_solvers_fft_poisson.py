@@ -324,7 +324,7 @@ def test_what_it_cannot_do_is_refused():
     grid = da.Grid((8, 8))
     closed = {"x": da.Neumann(0.0), "y": da.Neumann(0.0)}
     for text, call in {
-        "along y, got others; use solvers.multigrid.": lambda: FFTPoisson(
+        "Dirichlet or Neumann conditions, got Robin at y\\+; use": lambda: FFTPoisson(
             grid, closed | {"y+": da.Robin(1.0, 1.0, 0.0)}
         ),
         "c must be a number, got an array": lambda: FFTPoisson(grid, closed, c=grid.ones()),

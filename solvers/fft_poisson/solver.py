@@ -72,7 +72,7 @@ class FFTPoisson:
         if isinstance(c, da.DistArray):
             raise da.SolverError("c must be a number, got an array; use solvers.multigrid.")
         self.operator = EllipticOperator(grid, c=c, boundary=boundary)
-        self._c = float(c)
+        self._c, self._boundary = float(c), boundary
         self._last = 0  # the axis along which all modes of the others are solved
         self._stretched: StretchedAxis | None = None
         self._transforms: dict[int, LineMap] = {}
@@ -174,7 +174,7 @@ class FFTPoisson:
         """Find out how lines along an axis are solved."""
         grid = self.operator.grid
         found, spacing = self.operator.discrete.axes[axis], grid.spacing[axis]
-        ends = None if found.periodic else _ends(found.ends, grid.axes[axis])
+        ends = None if found.periodic else self._ends(found.ends, grid.axes[axis])
         if spacing is not None:
             kind = Hartley if ends is None else BY_ENDS[ends]
             transform = kind(grid.shape[axis])
@@ -229,6 +229,18 @@ class FFTPoisson:
         shape = (1,) * axis + (-1,) + (1,) * (len(where) - axis - 1)
         return self._values[axis][where[axis]].reshape(shape)
 
+    def _ends(self, factors: tuple[float | None, float | None], name: str) -> tuple[bool, bool]:
+        """Whether the values at both ends are zero, else the derivatives."""
+        for factor, side in zip(factors, (f"{name}-", f"{name}+"), strict=True):
+            if factor not in (-1.0, 1.0):
+                zeros = self.operator.grid.zeros(boundary=self._boundary)
+                given: Mapping[str, Any] = zeros.boundary or {}
+                raise da.SolverError(
+                    "FFTPoisson takes Dirichlet or Neumann conditions, got "
+                    f"{type(given[side]).__name__} at {side}; use solvers.multigrid."
+                )
+        return factors[0] == -1.0, factors[1] == -1.0
+
     def _require_right_hand_side(self, rhs: Any) -> None:
         grid = self.operator.grid
         fits = isinstance(rhs, da.DistArray) and rhs.grid is not None and rhs.grid.same_as(grid)
@@ -246,13 +258,3 @@ def _along(axis: int, function: Any, block: Array, where: tuple[slice, ...]) -> 
 
 def _without(block: Array, axis: int) -> tuple[int, ...]:
     return (*block.shape[:axis], *block.shape[axis + 1 :])
-
-
-def _ends(factors: tuple[float | None, float | None], name: str) -> tuple[bool, bool]:
-    """Whether the values at both ends are zero, else the derivatives."""
-    if not all(factor in (-1.0, 1.0) for factor in factors):
-        raise da.SolverError(
-            f"FFTPoisson takes values or normal derivatives as conditions along {name}, got "
-            "others; use solvers.multigrid."
-        )
-    return factors[0] == -1.0, factors[1] == -1.0

@@ -100,8 +100,8 @@ def require_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """An error unless an option is one of these names."""
     if not isinstance(value, str) or value not in choices:
         raise da.SolverError(
-            f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}; use "
-            f"{choices[0]!r}."
+            f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}; name "
+            "one of them."
         )
 
 
