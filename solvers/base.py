@@ -17,6 +17,7 @@ import contextlib
 import math
 import os
 import time as clock
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -62,6 +63,7 @@ class Solver(abc.ABC):
         self._measure_every = measure_every
         self._time_step: float | None = None  # what `run` uses until the next measurement
         self._underway: tuple[float, list[Any], list[Any]] | None = None  # dt, changes, speeds
+        self._is_agreed = False  # by all ranks on the configuration
 
     @abc.abstractmethod
     def stable_dt(self) -> float:
@@ -131,7 +133,8 @@ class Solver(abc.ABC):
         ------
         SolverError
             Nothing says when to stop, an end or a number of steps that is none, visits out of order
-            or beyond the end, curves without output, or the state is no longer finite.
+            or beyond the end, curves without output, ranks that say different things, or the state
+            is no longer finite.
         UnsupportedError
             The extra `tensorboard` is needed and not installed. The same on all ranks.
         FileError
@@ -142,6 +145,14 @@ class Solver(abc.ABC):
         """
         _require_end(until, steady, max_steps, every, callback)
         left = _require_visits(visits, until)
+        self._require_alike(
+            {
+                "until": until, "steady": steady, "max_steps": max_steps, "every": every,
+                "the times of visits": [float(time) for time, _ in left],
+                "whether there is an output": output is not None,
+                "the steps between checkpoints": checkpoints and checkpoints.every,
+            }
+        )  # fmt: skip
         left = [visit for visit in left if visit[0] > self.time]
         series = None
         if output is not None and every:
@@ -273,6 +284,26 @@ class Solver(abc.ABC):
         self.residual = max(changes) / dt
         self._time_step = self._limit(speeds)
 
+    def _require_alike(self, given: Mapping[str, Any]) -> None:
+        """Refuse what differs between ranks: they would take other steps, and wait for each other
+        for ever. Collective; one small message, and once the configuration too.
+        """
+        if not self._is_agreed:
+            given = {"the configuration": configuration(self.config)} | dict(given)
+        self._is_agreed = True
+        texts = [f"{name}={value}" for name, value in given.items()]
+        found = np.array([zlib.crc32(text.encode()) for text in texts], np.int64)
+        communicator = self.grid.communicator
+        both = communicator.allreduce(np.concatenate((found, -found)), "max")
+        differs = np.flatnonzero(both[: len(found)] != -both[len(found) :])
+        if differs.size:
+            name, all_of = [*given][differs[0]], communicator.allgather(texts[differs[0]])
+            other = next(rank for rank, text in enumerate(all_of) if text != all_of[0])
+            raise da.SolverError(
+                f"A run is the same on all ranks, but {name} is not: rank 0 has "
+                f"{all_of[0]:.80} and rank {other} has {all_of[other]:.80}; pass the same."
+            )
+
     def _require_finite(self, measured: Sequence[float], dt: float) -> None:
         """An error unless all that was measured of the state is finite. Local."""
         if not all(map(math.isfinite, measured)):
@@ -312,8 +343,14 @@ class Solver(abc.ABC):
             steps += 1
         return steps, dt
 
-    def _complete(self) -> None:  # noqa: B027 - most solvers have nothing to do there
-        """What a run does after its last step."""
+    def _complete(self) -> None:
+        """What a run does after its last step: it looks at what was measured last, which is read
+        when the next measurement is due.
+        """
+        if self._underway is not None:
+            dt, changes, speeds = self._underway
+            measured = [float(value) for value in (*changes, *speeds)]
+            self._require_finite([v for v in measured if v != -math.inf], dt)
 
     def _next(self, until: float | None) -> tuple[float, float]:
         """The next time step and the time after it; the last one lands on `until`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -65,7 +66,16 @@ class Box:
 
 def is_number(value: Any) -> bool:
     """Whether a value is a finite real number."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond the floats
+        return False
+
+
+def can_be_squared(value: float) -> bool:
+    """Whether neither the square of a number above 0 nor 1 over it leaves the floats."""
+    low = sys.float_info.min
+    return low <= float(value) * float(value) <= 1.0 / low
 
 
 def is_whole(value: Any) -> bool:
@@ -102,6 +112,12 @@ def require_box(box: Box) -> None:
             raise da.SolverError(
                 f"The bounds of an axis are (low, high) with low < high, received {shown(limits)}; "
                 "change them."
+            )
+    for limits, n, h in zip(box.box, box.cells, box.spacing, strict=True):
+        if not can_be_squared(h):
+            raise da.SolverError(
+                "The width of a cell, its square and 1 over that are numbers that floats can hold, "
+                f"received {shown(limits)} for {n} cells; change the bounds."
             )
 
 

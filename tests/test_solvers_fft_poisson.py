@@ -97,7 +97,7 @@ def test_modes_are_eigenvectors_of_the_second_difference(ends, n):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [8, 37])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8, 37])
 @pytest.mark.parametrize("way", ["forward", "backward"])
 def test_bits_of_a_line_do_not_depend_on_its_block(kind, n, way):
     block = np.random.default_rng(3).standard_normal((6, 7, n))

@@ -342,3 +342,13 @@ def test_cells_around_points_are_all_products_of_those_along_axes(kind, ndim):
     assert found._points.positions.tolist() == centres
     none = positions.Positions(grid, axes, [], kind=kind, order=8)
     assert none.sample(grid.ones()).shape == (0,)
+
+
+@pytest.mark.parametrize("until", [0.3, 3.0])
+def test_a_run_that_ends_in_nan_says_so(until):
+    """After fewer steps than lie between two measurements, and between one and the next."""
+    broken = Source((0.5, 0.5), lambda time: math.nan if time > 0.1 else 1.0)
+    wave = solver(cells=(16, 12), sides=rigid(2), sources=[broken], measure_every=20)
+    with pytest.raises(da.SolverError, match="no longer finite"):
+        wave.run(until=until)
+    assert (wave.step_count > wave.config.measure_every) is (until > 1.0)

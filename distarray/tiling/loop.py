@@ -135,6 +135,8 @@ class Tiling:
         """
         if self._versions != _versions(self._fields):  # a callback has changed conditions
             self._versions = _versions(self._fields)
+            self._made.clear()
+            self._private.clear()  # of arrays with the old conditions, which are gone for good
             if (refused_arrays(self._fields) or self._refused_points()) is not None:
                 self._depth = 1
             elif self._depth is not None:

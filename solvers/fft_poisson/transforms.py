@@ -133,12 +133,13 @@ class HalfCosine:
     are, but for their sign, the sines of entry 2j.
 
     For odd n, of (x[0], ..., x[n-1], -x[n-1], ..., -x[0]) the terms of coefficient 2 k + 1 of the
-    DCT-II are equal in pairs, so that it is twice X[k].
+    DCT-II are equal in pairs, so that it is twice X[k]. So for 2 as well: of one complex point in
+    each line NumPy multiplies several lines together, and rounds by how many there are.
     """
 
     def __init__(self, length: int) -> None:
         self.length = length
-        self._cosine = Cosine(2 * length) if length % 2 else None
+        self._cosine = Cosine(2 * length) if length % 2 or length == 2 else None
         angle = np.pi * (np.arange(length // 2) + 0.125) / length
         self._turn = np.cos(angle) - 1j * np.sin(angle)
 

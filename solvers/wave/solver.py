@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.box import AXES, field_of, is_number
+from solvers.box import AXES, field_of, is_number, shown
 from solvers.even_steps import EvenSteps, change, require_step
 from solvers.wave import coefficients, kernels, layers
-from solvers.wave.config import SIDES, WaveConfig
+from solvers.wave.config import SIDES, Source, WaveConfig, require_squares
 from solvers.wave.positions import Axis, Floats, Positions
 from solvers.wave.traces import Traces
 
@@ -91,6 +91,7 @@ class WaveSolver(EvenSteps):
                 f"The velocity is above 0 and finite everywhere, its values lie between {least} "
                 f"and {self.speed}; change it."
             )
+        require_squares(least, self.speed)
         self._medium = (c * c,)
 
     def _make_fields(self) -> None:
@@ -163,7 +164,8 @@ class WaveSolver(EvenSteps):
         the second difference's symbol (`coefficients.largest`).
         """
         symbol = coefficients.largest(self.config.order)
-        return 2.0 / (self.speed * math.sqrt(sum(symbol / h**2 for h in self.config.spacing)))
+        rate = self.speed * math.sqrt(sum(symbol / h**2 for h in self.config.spacing))
+        return 2.0 / rate if rate else math.inf
 
     def step(self, dt: float) -> None:
         """Advance by one time step. Collective.
@@ -202,6 +204,13 @@ class WaveSolver(EvenSteps):
         else:
             self.advance(steps, dt)
 
+    def _complete(self) -> None:
+        """Measurements are many steps apart: the state at the end is looked at too."""
+        super()._complete()
+        if self.step_count % self._measure_every:
+            largest = change(self.fields["p"], self.fields["old"])
+            self._require_finite([float(largest)], self._dt)
+
     def _leap(self, steps: int, dt: float) -> None:
         first = self.step_count == 0
         if first:
@@ -227,8 +236,8 @@ class WaveSolver(EvenSteps):
         steps = len(times) - 1
 
         def strengths(number: int) -> Floats:
-            found = [float(s.wavelet(times[number])) for s in self.config.sources]
-            return weight * np.array(found)
+            sources = enumerate(self.config.sources)
+            return weight * np.array([_strength(k, one, times[number]) for k, one in sources])
 
         p, old = arrays[:2]
         rows: list[Floats] = []
@@ -346,3 +355,15 @@ class WaveSolver(EvenSteps):
         super()._restore_attributes(attrs)
         self._dt = float(attrs["dt"])
         self.traces.unpack(attrs["traces"])
+
+
+def _strength(number: int, source: Source, time: float) -> float:
+    """What a source gives at a time."""
+    found = source.wavelet(time)
+    value = found[()] if isinstance(found, np.ndarray) and not found.shape else found
+    if not is_number(value):
+        raise da.SolverError(
+            f"The wavelet of source {number} gives a finite number at each time, received "
+            f"{shown(found)} at time {time:.6g}; let it return one."
+        )
+    return float(value)

@@ -100,3 +100,23 @@ def test_restart_on_other_ranks_has_the_same_bits(folder):
         again.run(max_steps=2)
         found = again.scalars(), {name: u.gather().tobytes() for name, u in again.fields.items()}
     assert MPI.COMM_WORLD.bcast(found, root=0) == expected
+
+
+def test_runs_that_differ_between_ranks_are_refused():
+    rank = MPI.COMM_WORLD.rank
+    for options, name in (
+        ({"until": 1.0 + rank}, "until"),
+        ({"max_steps": 2 + rank}, "max_steps"),
+        ({"max_steps": 4, "every": 1 + rank}, "every"),
+        ({"until": 0.5, "visits": [(0.1 * (1 + rank), lambda: None)]}, "the times of visits"),
+        ({"max_steps": 2}, "the configuration"),
+    ):
+        safety = 0.4 + (0.01 * rank if name == "the configuration" else 0.0)
+        flow = IncompressibleSolver(IncompressibleConfig(**PLANE, safety=safety))
+        if MPI.COMM_WORLD.size == 1:
+            flow.run(**options)
+            continue
+        with pytest.raises(da.SolverError, match=f"but {name} is not: rank 0 has {name}=.*; pass"):
+            flow.run(**options)
+        assert flow.step_count == 0
+        flow.run(max_steps=1)  # and nobody waits for what others have begun

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 from mpi4py import MPI
 
@@ -161,6 +164,32 @@ def test_other_ranks_may_find_another_number_of_steps_fastest():
         loop.WORTH_TILING = worth
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
+
+
+def test_arrays_with_old_conditions_are_let_go():
+    """Loops on several ranks have arrays of their own, with wider halos and the same conditions."""
+    made = []
+    original, loop._with_halo = loop._with_halo, lambda *given: kept(original(*given))
+
+    def kept(array):
+        made.append(weakref.ref(array.block))
+        return array
+
+    def change(done, time, arrays):
+        gc.collect()
+        alive.append(len({block() for block in made} - {None}))
+        for array in arrays:
+            array.boundary["x-"] = da.Dirichlet(float(done))
+
+    grid, alive = da.Grid((12 * SIZE, 20), ranks=(SIZE, 1)), []
+    boundary = {side: da.Neumann(0.0) for side in ("x", "y")}
+    arrays = [grid.ones(boundary=boundary) for _ in range(2)]
+    try:
+        da.iterate(spread, *arrays, steps=60, every=10, callback=change, tile=4, r=0.1)
+    finally:
+        loop._with_halo = original
+    assert len(made) >= len(alive) == 6
+    assert max(alive) <= alive[0]
 
 
 def test_the_number_of_steps_that_is_measured():
