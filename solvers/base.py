@@ -16,6 +16,7 @@ import abc
 import contextlib
 import math
 import os
+import sys
 import time as clock
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -488,6 +489,11 @@ def _require_end(until: Any, steady: Any, max_steps: Any, every: Any, callback: 
         raise da.SolverError(
             f"The end of a run is a finite time, received until={shown(until)}; give a number that "
             f"is at least 0."
+        )
+    if until is not None and 0.0 < until < sys.float_info.min:
+        raise da.SolverError(
+            f"The time of a run is divided by, received until={shown(until)}; give 0, or one of at "
+            f"least {sys.float_info.min:.3g}."
         )
     if steady is not None and not (is_number(steady) and steady > 0.0):
         raise da.SolverError(

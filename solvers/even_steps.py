@@ -21,10 +21,28 @@ class EvenSteps(Solver):
         return self._time_step or self.stable_dt()
 
     def _next(self, until: float | None) -> tuple[float, float]:
-        if self._time_step is None and until is not None:
-            left = until - self.time
-            self._time_step = left / max(math.ceil(left / self.stable_dt() - 1e-9), 1)
+        if self._time_step is None:
+            self._time_step = self._length(until)
         return super()._next(until)
+
+    def _length(self, until: float | None) -> float:
+        """The length of the steps from now."""
+        stable = self.stable_dt()
+        if not 0.0 < stable < math.inf:
+            raise da.SolverError(
+                f"A time step is finite and above 0, but the stable one is {stable} here; the "
+                "numbers of the configuration are too far apart: change its cells or coefficients."
+            )
+        if until is None:
+            return stable
+        left = until - self.time
+        steps = left / stable
+        if steps == math.inf:
+            raise da.SolverError(
+                f"A run ends in fewer than 10^15 steps, received dt={stable:.6g} and "
+                f"until={until:.6g}; the numbers of its configuration are too far apart."
+            )
+        return left / max(math.ceil(steps - 1e-9), 1)
 
 
 @da.stencil

@@ -542,3 +542,9 @@ def test_friction_stops_thin_water():
     assert front(0.1) < front(0.0) - 0.1
     # Water thinner than what roughness makes sense for, in steps a thousand times too long for it.
     assert front(100.0) < 0.35
+
+
+def test_a_dam_above_the_least_of_water_breaks_as_above_a_dry_bed():
+    thin = DamBreak(1.0, 1e-320)
+    assert thin.bore == pytest.approx(2.0, abs=1e-12) == DamBreak(1.0, 0.0).bore
+    assert thin.star == pytest.approx((0.0, 2.0), abs=1e-12)

@@ -69,7 +69,7 @@ def run_disc(options: Options) -> None:
     require_axes(options, 2)
     until = 1.0 if options.until is None else options.until
     flow = running.begin(AdvectionSolver(disc(options), device=options.device), options, until)
-    exact = turned(slotted_disc, 2.0 * math.pi * until)
+    exact = turned(slotted_disc, 2.0 * math.pi * (until % 1.0))  # nan where the run refuses it
     _play("turning_disc", flow, options, until, exact)
     density = flow.fields["c"]
     least = 0.0 if flow.config.positivity else None

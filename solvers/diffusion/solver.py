@@ -127,7 +127,8 @@ class DiffusionSolver(EvenSteps):
     @property
     def _explicit_limit(self) -> float:
         spacing = self.config.spacing
-        return 0.5 / sum(k / h**2 for k, h in zip(self._largest, spacing, strict=True))
+        rate = sum(k / h**2 for k, h in zip(self._largest, spacing, strict=True))
+        return 0.5 / rate if rate else math.inf
 
     def stable_dt(self) -> float:
         """The configured time step, or `config.safety` times the limit of the explicit scheme, for

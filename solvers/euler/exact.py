@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+import distarray as da
+from solvers.box import can_be_squared, is_number, shown
+
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -186,12 +189,22 @@ def vortex(
     return rho, 1.0 - turn * y, 1.0 + turn * x, rho * warmth
 
 
+def require_mach(mach: float) -> None:
+    """Refuse a Mach number that gives a gas no pressure."""
+    if not (is_number(mach) and mach > 0.0 and can_be_squared(mach)):
+        raise da.SolverError(
+            "A Mach number is above 0, and its square a number that floats can hold, received "
+            f"mach={shown(mach)}; give another."
+        )
+
+
 def gresho(*coords: Any, mach: float = 0.1, gamma: float = 1.4) -> tuple[Any, Any, Any, Any]:
     """Density, velocities and pressure of a steady vortex around the origin: a triangle of speeds
     up to 1 at r = 0.2 (Gresho, P. M., Chan, S. T. (1990) Int. J. Numer. Methods Fluids 11(5),
     621-659), in a gas whose pressure gives the Mach number there (Miczek, F., Roepke, F. K.,
     Edelmann, P. V. F. (2015) Astron. Astrophys. 576, A50).
     """
+    require_mach(mach)
     x, y = coords
     r = np.maximum(np.hypot(x, y), 1e-300)
     base = 1.0 / (gamma * mach**2) - 0.5

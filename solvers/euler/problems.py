@@ -12,7 +12,14 @@ import numpy as np
 
 import distarray as da
 from solvers.euler.config import EulerConfig
-from solvers.euler.exact import ShockTube, double_mach_front, gresho, sedov_radius, vortex
+from solvers.euler.exact import (
+    ShockTube,
+    double_mach_front,
+    gresho,
+    require_mach,
+    sedov_radius,
+    vortex,
+)
 from solvers.euler.sides import Inflow, Outflow, Side, Split, Wall
 
 SHU_OSHER_TIME = 1.8
@@ -103,6 +110,7 @@ def vortex_flow(cells: tuple[int, ...], **numerics: Any) -> EulerConfig:
 
 def gresho_flow(cells: tuple[int, ...], *, mach: float = 0.1, **numerics: Any) -> EulerConfig:
     """A steady vortex (`exact.gresho`)."""
+    require_mach(mach)
     return EulerConfig(
         cells=cells,
         initial=lambda x, y: gresho(x, y, mach=mach),

@@ -221,6 +221,11 @@ class LatticeSolver(Solver):
 
     def _next(self, until: float | None) -> tuple[float, float]:
         """The fixed time step; the end lies on the first step that is not before it."""
+        if until is not None and until + self._dt == until:
+            raise da.SolverError(
+                f"A run ends in fewer than 10^15 steps, received dt={self._dt:.6g} and "
+                f"until={until:.6g}; give an earlier end."
+            )
         return self._dt, (self.step_count + 1) * self._dt
 
     def _done(self, until: float | None, steady: float | None, last: int | None) -> bool:

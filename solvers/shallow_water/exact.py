@@ -65,7 +65,8 @@ class DamBreak:
             return 4.0 / 9.0 * hl, 2.0 / 3.0 * math.sqrt(g * hl)
 
         def excess(h: float) -> float:
-            bore = (h - hr) * math.sqrt(g * (h + hr) / (2.0 * h * hr))
+            # One root each: the product of two depths may be less than the least float.
+            bore = (h - hr) * math.sqrt(0.5 * g * (1.0 + hr / h)) / math.sqrt(hr)
             return bore - 2.0 * (math.sqrt(g * hl) - math.sqrt(g * h))
 
         h = bisect(excess, hr, hl)

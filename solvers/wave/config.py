@@ -14,9 +14,11 @@ from solvers.box import (
     Bounds,
     Box,
     Field,
+    can_be_squared,
     is_number,
     is_whole,
     require_box,
+    require_call,
     require_cells,
     require_choice,
     require_field,
@@ -150,6 +152,8 @@ def _require_numbers(config: WaveConfig) -> None:
             f"The velocity is above 0 everywhere, its least value is {np.min(config.velocity)}; "
             "change it."
         )
+    if not callable(config.velocity):
+        require_squares(float(np.min(config.velocity)), float(np.max(config.velocity)))
     require_safety(config.safety)
     if config.frequency is not None and not (is_number(config.frequency) and config.frequency > 0):
         raise da.SolverError(
@@ -160,6 +164,16 @@ def _require_numbers(config: WaveConfig) -> None:
         if not is_whole(value):
             raise da.SolverError(
                 f"'{name}' is a whole number of at least 1, received {value!r}; use {usual}."
+            )
+
+
+def require_squares(*velocities: float) -> None:
+    """Refuse velocities above 0 whose squares are none that floats can hold."""
+    for c in velocities:
+        if not can_be_squared(c):
+            raise da.SolverError(
+                f"The velocity squared is a number that floats can hold, received {c:g} for the "
+                "velocity; change its unit."
             )
 
 
@@ -189,11 +203,7 @@ def _require_points(config: WaveConfig) -> None:
             what = "Source" if name == "sources" else "positions"
             raise da.SolverError(f"'{name}' is a tuple of {what}, received {given!r}; give one.")
     for number, source in enumerate(config.sources):
-        if not callable(source.wavelet):
-            raise da.SolverError(
-                f"The wavelet of source {number} is a function of the time, received "
-                f"{source.wavelet!r}; give a Ricker, a Sampled or a function."
-            )
+        require_call(f"The wavelet of source {number}", source.wavelet, "time")
         _require_inside(f"Source {number}", source.position, config)
     for number, position in enumerate(config.receivers):
         _require_inside(f"Receiver {number}", position, config)
