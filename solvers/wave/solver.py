@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -361,9 +362,9 @@ def _strength(number: int, source: Source, time: float) -> float:
     """What a source gives at a time."""
     found = source.wavelet(time)
     value = found[()] if isinstance(found, np.ndarray) and not found.shape else found
-    if not is_number(value):
+    if not isinstance(value, Real):
         raise da.SolverError(
-            f"The wavelet of source {number} gives a finite number at each time, received "
+            f"The wavelet of source {number} gives a real number at each time, received "
             f"{shown(found)} at time {time:.6g}; let it return one."
         )
     return float(value)
