@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,7 @@ from distarray.bench import command, expressions, files, heat, loops, wave
 from distarray.bench.files import FileRow
 from distarray.bench.table import Row
 from distarray.comm import SerialCommunicator
-from tests.harness import run_serial
+from tests.harness import environment, run_serial
 
 
 def modes(cells, width, turns):
@@ -163,7 +167,7 @@ def _file_row(known: dict[str, Any]) -> FileRow:
 
 def test_quick_files_have_no_gates_and_their_rows_are_written(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    options = ["bench", "--files", str(tmp_path / "on"), "--quick", "--json", str(path)]
+    options = ["bench", "--files", str(tmp_path), "--quick", "--json", str(path)]
     result = run_serial("distarray", args=options, check=False)
     assert result.returncode == 0, result.stderr
     _, _, *rows, load = result.stdout.splitlines()
@@ -174,6 +178,27 @@ def test_quick_files_have_no_gates_and_their_rows_are_written(tmp_path: Path) ->
     ratios = [row["seconds"] / row["beside"] for row in known["rows"]]
     assert list(known["ratios"].values()) == ratios
     assert known["ratios"].keys() == {f"{row['name']}, 2" for row in known["rows"]}
+
+
+def test_files_go_where_a_folder_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "--files", str(tmp_path / "on")]) == 1
+    said = f"The folder {tmp_path / 'on'} takes no files: No such file or directory; give --files"
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_files_that_a_signal_stops_are_removed(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "distarray", "bench", "--files", str(tmp_path)]
+    options = ["--mebibytes", "16", "--repeat", "1000000"]
+    with subprocess.Popen([*command, *options], env=environment({})) as process:
+        end = time.monotonic() + 60.0
+        while not list(tmp_path.glob("*/*")) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert list(tmp_path.glob("*/*"))
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_gates_of_files() -> None:

@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import os
 import shutil
+import signal
 import statistics
 import tempfile
 import time
@@ -114,12 +115,17 @@ def run(options: argparse.Namespace) -> int:
     unused: str = communicator.bcast("" if communicator.rank else _unused(Path(options.files)))
     if unused:
         return refuse("bench", communicator, unused, 1)
-    if communicator.size == 1:
-        return _started(options)
-    before = load()
     folder = Path(options.files) / "distarray-bench"
+    with _signals(folder, at_once=communicator.size > 1):
+        return (
+            _started(options) if communicator.size == 1 else _table(options, communicator, folder)
+        )
+
+
+def _table(options: argparse.Namespace, communicator: Communicator, folder: Path) -> int:
+    before = load()
     if communicator.rank == 0:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
     communicator.barrier()
     try:
         files = _Files(folder, options.mebibytes * MIB, communicator)
@@ -155,13 +161,35 @@ def rows(communicator: Communicator, sizes: Sizes) -> Iterator[Row]:
 
 
 def _unused(folder: Path) -> str:
-    """Why a folder takes no files, or nothing. It is made if it is not there. Local."""
+    """Why a folder takes no files, or nothing. Local."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return ""
     except OSError as error:
         return f"The folder {folder} takes no files: {error.strerror}; give --files another."
+
+
+@contextlib.contextmanager
+def _signals(folder: Path, *, at_once: bool) -> Iterator[None]:
+    """Let SIGTERM and SIGINT remove what was written before they end the program: ranks at once,
+    who started ranks after these. Local.
+    """
+
+    def end(number: int, _: object) -> None:
+        if not at_once:
+            raise SystemExit(128 + number)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(128 + number)  # nobody waits for a rank that leaves
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    except SystemExit:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _started(options: argparse.Namespace) -> int:

@@ -24,12 +24,18 @@ def on_two_ranks(
     launcher = mpirun()
     command = [launcher, "-n", "2", sys.executable, "-m", "distarray", "bench", *arguments]
     try:
-        return subprocess.run(
-            command, env=child_environment(), stdout=subprocess.PIPE, stderr=stderr, text=True,
-            check=False,
-        )  # fmt: skip
+        process = subprocess.Popen(
+            command, env=child_environment(), stdout=subprocess.PIPE, stderr=stderr, text=True
+        )
     except OSError as error:
         raise CommunicationError(
             f"bench cannot start two ranks with {launcher} ({error}); "
             "install the extra mpi (in a clone: pip install '.[mpi]')."
         ) from None
+    try:
+        out, err = process.communicate()
+    except BaseException:
+        process.terminate()  # and mpirun ends its ranks
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
