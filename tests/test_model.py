@@ -214,7 +214,11 @@ def test_a_machine_is_read_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change", [{"memory": []}, {"share": 0}, {"intra": 3}, {"memory": [[2, 1], [1, 1]]},
-               {"overlap": 2}, {"line": 0}, {"call": -1}, {"overhead": "much"}],
+               {"overlap": 2}, {"line": 0}, {"call": -1}, {"overhead": "much"},
+               {"name": 3}, {"memory": 3}, {"memory": [[1]]}, {"memory": [["1", 1]]},
+               {"memory": [[0, 1], [1, 1]]}, {"share": "1"}, {"share": True}, {"line": 4.5},
+               {"line": math.inf}, {"call": math.nan}, {"call": 10**400},
+               {"intra": {"latency": 1}}, {"inter": {"latency": None, "bandwidth": 1}}],
 )  # fmt: skip
 def test_a_file_that_describes_no_machine_is_refused(tmp_path: Path, change: Any) -> None:
     path = tmp_path / "machine.json"
@@ -223,6 +227,16 @@ def test_a_file_that_describes_no_machine_is_refused(tmp_path: Path, change: Any
         machine_of(str(path))
     with pytest.raises(FileError, match="is unknown and no file"):
         machine_of(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "3", "null", '"a"', '{"machine": 3}', '{"name": 3}', "[" * 100_000, "{"],
+)  # fmt: skip
+def test_a_file_of_no_object_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text(text)
+    with pytest.raises(FileError, match=r"describes no machine .*; write one with"):
+        machine_of(str(path))
 
 
 # ---- the command

@@ -20,6 +20,7 @@ the exchange can be hidden behind the core.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from dataclasses import asdict, dataclass
@@ -138,31 +139,34 @@ def machine_of(name: str) -> Machine:
             f"The machine {name!r} is unknown and no file ({error.strerror}); give "
             f"{', '.join(NAMED)} or the path of a JSON file."
         ) from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(
-            f"The file {name!r} describes no machine ({type(error).__name__}: {error}); write one "
-            "with --validate --json FILE and change it."
+            f"The file {name!r} describes no machine ({error}); write one with --validate --json "
+            "FILE and change it."
         ) from None
 
 
-def _checked(found: dict[str, Any]) -> Machine:
-    found = found.get("machine", found)
+def _checked(given: Any) -> Machine:
+    found = _object(given, "it")
+    found = _object(found.get("machine", found), "machine")
     intra, inter = (
-        Link(float(found[name]["latency"]), float(found[name]["bandwidth"]))
+        Link(*(_number(_object(_of(found, name), name), what) for what in ("latency", "bandwidth")))
         for name in ("intra", "inter")
     )
-    memory = tuple((float(nbytes), float(speed)) for nbytes, speed in found["memory"])
+    memory = tuple(_pair(pair) for pair in _list(_of(found, "memory")))
+    if not isinstance(_of(found, "name"), str):
+        raise ValueError("name must be a text")
     machine = Machine(
-        name=str(found["name"]),
+        name=found["name"],
         memory=memory,
-        share=float(found["share"]),
+        share=_number(found, "share"),
         intra=intra,
         inter=inter,
-        ranks_per_node=int(found["ranks_per_node"]),
-        overhead=float(found["overhead"]),
-        call=float(found["call"]),
-        line=int(found["line"]),
-        overlap=float(found["overlap"]),
+        ranks_per_node=_whole(found, "ranks_per_node"),
+        overhead=_number(found, "overhead"),
+        call=_number(found, "call"),
+        line=_whole(found, "line"),
+        overlap=_number(found, "overlap"),
     )
     speeds = [speed for _, speed in memory] + [intra.bandwidth, inter.bandwidth]
     times = [machine.overhead, machine.call, machine.overlap, intra.latency, inter.latency]
@@ -175,4 +179,46 @@ def _checked(found: dict[str, Any]) -> Machine:
         raise ValueError("speeds must be above 0, times not below 0")
     if machine.share <= 0 or machine.overlap > 1 or any(a[0] >= b[0] for a, b in pairwise(memory)):
         raise ValueError("share must be above 0, overlap at most 1, sizes of memory must increase")
+    if len(memory) > 1 and memory[0][0] <= 0:
+        raise ValueError("sizes of memory must be above 0 where there are several")
     return machine
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} must be an object of names and values")
+    return value
+
+
+def _of(found: dict[str, Any], name: str) -> Any:
+    if name not in found:
+        raise ValueError(f"{name} is missing")
+    return found[name]
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError("memory must be a list of pairs of bytes and bytes per second")
+    return value
+
+
+def _pair(value: Any) -> tuple[float, float]:
+    pair = _list(value)
+    if len(pair) != 2:
+        raise ValueError("memory must be a list of pairs of bytes and bytes per second")
+    return _number({"memory": pair[0]}, "memory"), _number({"memory": pair[1]}, "memory")
+
+
+def _number(found: dict[str, Any], name: str) -> float:
+    value = _of(found, name)
+    with contextlib.suppress(OverflowError):
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    raise ValueError(f"{name} must be a finite number")
+
+
+def _whole(found: dict[str, Any], name: str) -> int:
+    value = _number(found, name)
+    if value != int(value):
+        raise ValueError(f"{name} must be a whole number")
+    return int(value)
