@@ -162,6 +162,11 @@ def _single(array: DistArray, axis: int, function: Any) -> LineWork:
     length = array.layout.points[axis]
     if isinstance(function, LineTransform):
         return function.along(axis, length, array.dtype)
+    if function is LineTransform:
+        raise ArrayError(
+            "A transform as a step of map_lines has a name, got the class LineTransform itself; "
+            "write LineTransform('dct')."
+        )
     require_function(function, "map_lines", "block", "where")
     return _Function(axis, length, array.dtype, function)
 

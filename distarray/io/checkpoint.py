@@ -104,7 +104,8 @@ class Checkpointer:
         for name, value in (("every", every), ("keep", keep)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise FileError(
-                    f"Checkpointer needs {name} to be an integer of at least 1, received {value!r}."
+                    f"Checkpointer needs {name} to be an integer of at least 1, received "
+                    f"{shown(value)}; give a number of {'steps' if name == 'every' else 'files'}."
                 )
         self.folder = Path(path_of(folder, "Checkpointer", folder=True))
         self.every = every

@@ -291,13 +291,14 @@ def test_options_that_are_refused(folder: Path) -> None:
 def test_checkpointers_that_are_refused(folder: Path) -> None:
     u = da.Grid((12, 9)).zeros()
     for options, text in (
-        ({"every": 0}, "Checkpointer needs every to be an integer of at least 1, received 0."),
+        ({"every": 0}, "every to be an integer of at least 1, received 0; give a number of steps."),
         (
             {"every": 1, "keep": 0},
-            "Checkpointer needs keep to be an integer of at least 1, received 0.",
+            "keep to be an integer of at least 1, received 0; give a number of files.",
         ),
     ):
-        assert error(lambda options=options: da.Checkpointer(folder, **options)) == text
+        said = error(lambda options=options: da.Checkpointer(folder, **options))
+        assert said == f"Checkpointer needs {text}"
     checkpoints = da.Checkpointer(folder, every=1)
     text = "A checkpoint needs a step that is an integer of at least 0, received -1."
     assert error(lambda: checkpoints.save({"u": u}, step=-1)) == text

@@ -136,6 +136,9 @@ def test_wrong_steps_are_refused():
         "map_lines is called as f(block, where), but it takes 1 argument (block)": (
             lambda: da.map_lines(u, [(0, lambda block: block)])
         ),
+        "has a name, got the class LineTransform itself; write": (
+            lambda: da.map_lines(u, [(0, [da.fft.LineTransform])])
+        ),
         "holds components": lambda: da.map_lines(vector, [(0, np.sort)]),
         "cannot take what map_lines makes": lambda: da.map_lines(
             u, [(0, np.sort)], out=da.zeros((9, 8))
