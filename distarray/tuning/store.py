@@ -178,8 +178,8 @@ def write(machine: Machine, choices: Choices) -> str:
             with contextlib.suppress(OSError):
                 os.unlink(name)
         raise BackendError(
-            f"The file {path} cannot be written: {error}; make room, or set DISTARRAY_CACHE to "
-            "another folder."
+            f"The file {path} cannot be written: {error.strerror}; make room, or set "
+            "DISTARRAY_CACHE to another folder."
         ) from error
     return str(path)
 
