@@ -8,7 +8,7 @@ from typing import Any
 
 import distarray as da
 from solvers.base import Solver
-from solvers.box import is_number
+from solvers.box import is_number, shown
 
 
 class EvenSteps(Solver):
@@ -55,4 +55,6 @@ def require_step(what: str, dt: float, limit: float) -> None:
     """Refuse a time step that is not above 0, or beyond the limit of stability. Local."""
     if not (is_number(dt) and 0.0 < dt <= 1.000001 * limit):
         rule = "is above 0" if limit == math.inf else f"lies between 0 and {limit:.6g} here"
-        raise da.SolverError(f"A time step of {what} {rule}, received dt={dt!r}; use stable_dt().")
+        raise da.SolverError(
+            f"A time step of {what} {rule}, received dt={shown(dt)}; use stable_dt()."
+        )

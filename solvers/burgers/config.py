@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import distarray as da
-from solvers.box import Field, is_number, require_conditions, require_field, require_per_axis
+from solvers.box import Field, is_number, require_conditions, require_field, require_per_axis, shown
 from solvers.hyperbolic.config import BoxConfig
 
 #: Names of the velocity along each axis.
@@ -44,7 +44,7 @@ class BurgersConfig(BoxConfig):
             require_field("initial", value, self.cells)
         if not (is_number(self.viscosity) and self.viscosity >= 0.0):
             raise da.SolverError(
-                f"A viscosity is at least 0, received {self.viscosity!r}; give 0 for none."
+                f"A viscosity is at least 0, received {shown(self.viscosity)}; give 0 for none."
             )
 
     def _require_boundary(self) -> None:

@@ -23,6 +23,7 @@ from solvers.box import (
     require_field,
     require_per_axis,
     require_safety,
+    shown,
     takes_time,
 )
 from solvers.diffusion.schemes import SCHEMES, Scheme
@@ -143,13 +144,15 @@ def _require_numbers(config: DiffusionConfig) -> None:
     require_safety(config.safety)
     step = config.time_step
     if step is not None and not (is_number(step) and step > 0.0):
-        raise da.SolverError(f"'time_step' is a number above 0, received {step!r}; leave it out.")
+        raise da.SolverError(
+            f"'time_step' is a number above 0, received {shown(step)}; leave it out."
+        )
     if not (is_number(config.tolerance) and 0.0 < config.tolerance < 1.0):
         raise da.SolverError(
-            f"The tolerance lies in (0, 1), received {config.tolerance!r}; 1e-10 is usual."
+            f"The tolerance lies in (0, 1), received {shown(config.tolerance)}; 1e-10 is usual."
         )
     if not is_whole(config.measure_every):
         raise da.SolverError(
-            f"'measure_every' is a whole number of at least 1, received {config.measure_every!r}; "
-            "use 20."
+            f"'measure_every' is a whole number of at least 1, received "
+            f"{shown(config.measure_every)}; use 20."
         )

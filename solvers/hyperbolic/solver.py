@@ -30,7 +30,7 @@ from typing import Any, Protocol
 
 import distarray as da
 from solvers.base import Solver, require_time_step
-from solvers.box import AXES, is_number
+from solvers.box import AXES, is_number, shown
 from solvers.hyperbolic import integrators
 from solvers.hyperbolic.kernels import Equation, Layout, speed_kernel, stage_kernel
 
@@ -300,8 +300,8 @@ def require_courant(courant: float, limit: float) -> None:
     """An error unless automatic steps are within the limit. Local."""
     if not (is_number(courant) and 0.0 < courant <= limit):
         raise da.SolverError(
-            f"A Courant number is above 0 and at most {limit:g}, received courant={courant!r}; "
-            "choose one in between."
+            f"A Courant number is above 0 and at most {limit:g}, received "
+            f"courant={shown(courant)}; choose one in between."
         )
 
 

@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import distarray as da
-from solvers.box import is_number, takes_time
+from solvers.box import is_number, shown, takes_time
 from solvers.incompressible.advection import REACH
 from solvers.incompressible.metrics import AXES
 
@@ -48,8 +48,8 @@ def require_sound(
         require_per_axis("periodic", config.periodic, config.ndim)
         if not all(isinstance(wraps, bool) for wraps in config.periodic):
             raise da.SolverError(
-                f"'periodic' says True or False of each axis, received {config.periodic!r}; give "
-                f"these."
+                f"'periodic' says True or False of each axis, received {shown(config.periodic)}; "
+                "give these."
             )
     for name in ("bounds", "initial", "force", "ranks"):
         if getattr(config, name) is not None:
@@ -84,33 +84,34 @@ def _require_kind(name: str, value: Any, kind: type) -> None:
     if name == "obstacles":
         if not isinstance(value, tuple) or not all(isinstance(one, kind) for one in value):
             raise da.SolverError(
-                f"'{name}' is a tuple of {kind.__name__}, received {value!r}; write "
+                f"'{name}' is a tuple of {kind.__name__}, received {shown(value)}; write "
                 f"({kind.__name__}(...),) for one."
             )
     elif value is not None and not isinstance(value, kind):
         raise da.SolverError(
-            f"'{name}' is a {kind.__name__} or None, received {value!r}; give one of them."
+            f"'{name}' is a {kind.__name__} or None, received {shown(value)}; give one of them."
         )
 
 
 def _require_numbers(config: IncompressibleConfig) -> None:
     if not (is_number(config.viscosity) and config.viscosity >= 0.0):
         raise da.SolverError(
-            f"The viscosity is a number of at least 0, received {config.viscosity!r}; give one."
+            f"The viscosity is a number of at least 0, received {shown(config.viscosity)}; give "
+            "one."
         )
     if not (is_number(config.safety) and 0.0 < config.safety <= 1.0):
         raise da.SolverError(
-            f"The safety factor lies in (0, 1], received {config.safety!r}; 0.9 is usual."
+            f"The safety factor lies in (0, 1], received {shown(config.safety)}; 0.9 is usual."
         )
     if not (is_number(config.pressure_tolerance) and 0.0 < config.pressure_tolerance < 1.0):
         raise da.SolverError(
             f"The tolerance of the pressure lies in (0, 1), received "
-            f"{config.pressure_tolerance!r}; 1e-9 is usual."
+            f"{shown(config.pressure_tolerance)}; 1e-9 is usual."
         )
     if not (_is_whole(config.measure_every) and config.measure_every >= 1):
         raise da.SolverError(
-            f"Measurements are at least 1 step apart, received {config.measure_every!r}; give a "
-            f"whole number of steps."
+            f"Measurements are at least 1 step apart, received {shown(config.measure_every)}; "
+            "give a whole number of steps."
         )
 
 
@@ -118,8 +119,8 @@ def _require_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     if value not in choices:
         names = [f"'{choice}'" for choice in choices]
         raise da.SolverError(
-            f"'{name}' is {', '.join(names[:-1])} or {names[-1]}, received {value!r}; name one of "
-            f"them."
+            f"'{name}' is {', '.join(names[:-1])} or {names[-1]}, received {shown(value)}; name "
+            "one of them."
         )
 
 
@@ -127,7 +128,7 @@ def require_per_axis(name: str, values: Any, ndim: int) -> None:
     """Refuse what is no sequence with one entry per axis."""
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise da.SolverError(
-            f"'{name}' has one entry per axis, received {values!r}; give {ndim} in a tuple."
+            f"'{name}' has one entry per axis, received {shown(values)}; give {ndim} in a tuple."
         )
     if len(values) != ndim:
         raise da.SolverError(
@@ -145,12 +146,12 @@ def _require_mappings(config: IncompressibleConfig) -> None:
     for name, what in holds.items():
         value = getattr(config, name)
         if not isinstance(value, Mapping) and not (name == "coordinates" and value is None):
-            raise da.SolverError(f"'{name}' names {what}, received {value!r}; give a dict.")
+            raise da.SolverError(f"'{name}' names {what}, received {shown(value)}; give a dict.")
     for name in ("outflow", "slip"):
         value = getattr(config, name)
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise da.SolverError(
-                f"'{name}' is a tuple of sides, received {value!r}; write ('x+',) for one."
+                f"'{name}' is a tuple of sides, received {shown(value)}; write ('x+',) for one."
             )
 
 
@@ -203,8 +204,8 @@ def _require_forcing(config: IncompressibleConfig) -> None:
             )
         if not is_number(mean):
             raise da.SolverError(
-                f"A flow rate is a finite mean velocity, received {mean!r} along '{name}'; give a "
-                f"number."
+                f"A flow rate is a finite mean velocity, received {shown(mean)} along '{name}'; "
+                "give a number."
             )
 
 
@@ -216,8 +217,8 @@ def require_value(what: str, name: str, value: Any) -> None:
     """Refuse what is neither a finite number nor a function."""
     if not callable(value) and not is_number(value):
         raise da.SolverError(
-            f"{what} is a finite number or a function, received {value!r} in {name}; give one of "
-            f"them."
+            f"{what} is a finite number or a function, received {shown(value)} in {name}; give "
+            "one of them."
         )
 
 

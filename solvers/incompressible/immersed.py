@@ -43,7 +43,7 @@ import numpy as np
 
 import distarray as da
 from solvers import linear
-from solvers.box import require_known
+from solvers.box import require_known, shown
 from solvers.incompressible import immersed_kernels as kernels
 from solvers.incompressible.checks import require_value
 from solvers.incompressible.metrics import AXES, Floats, Metrics, side_names
@@ -86,15 +86,15 @@ class Obstacle:
     def __post_init__(self) -> None:
         if not isinstance(self.shape, Shape):
             raise da.SolverError(
-                f"An obstacle has a shape, received {self.shape!r}; give one of "
+                f"An obstacle has a shape, received {shown(self.shape)}; give one of "
                 "solvers.incompressible.shapes, such as Level(function)."
             )
         if self.velocity is None:
             return
         if not isinstance(self.velocity, tuple) or len(self.velocity) not in (2, 3):
             raise da.SolverError(
-                f"The velocity of an obstacle has one entry per axis, received {self.velocity!r}; "
-                "give a tuple of two or three."
+                f"The velocity of an obstacle has one entry per axis, received "
+                f"{shown(self.velocity)}; give a tuple of two or three."
             )
         for value in self.velocity:
             require_value("A velocity", "an obstacle", value)

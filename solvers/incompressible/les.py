@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.box import is_number
+from solvers.box import is_number, shown
 from solvers.incompressible.advection import at
 from solvers.incompressible.metrics import (
     AXES,
@@ -61,12 +61,14 @@ class Smagorinsky:
         if not (numbers and self.constant >= 0.0 and self.damping > 0.0):
             raise da.SolverError(
                 f"The model of Smagorinsky takes constants that are not negative, received "
-                f"constant={self.constant!r}, damping={self.damping!r}; 0.1 and 25 are usual."
+                f"constant={shown(self.constant)}, damping={shown(self.damping)}; 0.1 and 25 are "
+                "usual."
             )
         speed = self.friction_velocity
         if speed is not None and not (is_number(speed) and speed > 0.0):
             raise da.SolverError(
-                f"A friction velocity is above 0, received {speed!r}; leave it out for no damping."
+                f"A friction velocity is above 0, received {shown(speed)}; leave it out for no "
+                "damping."
             )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.box import is_number
+from solvers.box import is_number, shown
 from solvers.incompressible.advection import carried
 from solvers.incompressible.checks import require_value
 from solvers.incompressible.metrics import (
@@ -77,29 +77,31 @@ class Scalar:
     def __post_init__(self) -> None:
         if not (is_number(self.diffusivity) and self.diffusivity >= 0.0):
             raise da.SolverError(
-                f"A diffusivity is not negative, received {self.diffusivity!r}; give 0 or more."
+                f"A diffusivity is not negative, received {shown(self.diffusivity)}; give 0 or "
+                "more."
             )
         for name in ("initial", "source"):
             require_value("A scalar", name, getattr(self, name))
         if not isinstance(self.boundary, Mapping):
             raise da.SolverError(
                 f"The boundary of a scalar names sides and their conditions, received "
-                f"{self.boundary!r}; give a dict."
+                f"{shown(self.boundary)}; give a dict."
             )
         buoyancy = () if self.buoyancy is None else self.buoyancy
         if not isinstance(buoyancy, tuple) or not all(map(is_number, buoyancy)):
             raise da.SolverError(
-                f"Buoyancy is a tuple of numbers, one per axis, received {self.buoyancy!r}; give "
-                f"such a tuple."
+                f"Buoyancy is a tuple of numbers, one per axis, received {shown(self.buoyancy)}; "
+                "give such a tuple."
             )
         if not is_number(self.reference):
             raise da.SolverError(
-                f"The reference of a scalar is a number, received {self.reference!r}; give one."
+                f"The reference of a scalar is a number, received {shown(self.reference)}; give "
+                "one."
             )
         if not isinstance(self.name, str) or not self.name.strip() or "/" in self.name:
             raise da.SolverError(
                 f"A scalar has a name, under which files hold it, a text without '/', received "
-                f"name={self.name!r}; 'T' is usual."
+                f"name={shown(self.name)}; 'T' is usual."
             )
 
 
@@ -239,7 +241,7 @@ class ScalarTransport(Part):
         if not isinstance(condition, da.Dirichlet) or not is_number(condition.value):
             raise da.SolverError(
                 f"A gradient is taken at a side with a number for its value, received {side!r} "
-                f"with {condition!r}; name such a side."
+                f"with {shown(condition)}; name such a side."
             )
         axis, high, wall = AXES.index(side[0]), side[1] == "+", float(condition.value)
         cells, bound = self._grid.shape[axis], self._grid.bounds[axis][high]

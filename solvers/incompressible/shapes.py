@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
-from solvers.box import is_number
+from solvers.box import is_number, shown
 
 #: Signed distance of points from a surface: a function of broadcastable coordinates (x, y[, z]).
 Distance = Callable[..., Any]
@@ -80,7 +80,7 @@ class Cylinder(Shape):
         if self.axis not in range(len(self.centre)):
             raise da.SolverError(
                 f"A cylinder lies along one of {len(self.centre)} axes, received "
-                f"axis={self.axis!r}; give a number from 0 on."
+                f"axis={shown(self.axis)}; give a number from 0 on."
             )
 
     def distance(self, *coords: Any) -> Any:
@@ -165,7 +165,8 @@ class Level(Shape):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise da.SolverError(
-                f"A level is a function of the coordinates, received {self.function!r}; give one."
+                f"A level is a function of the coordinates, received {shown(self.function)}; give "
+                "one."
             )
 
     def distance(self, *coords: Any) -> Any:
@@ -178,20 +179,22 @@ def _length(parts: Any) -> Any:
 
 def _check_radius(radius: float) -> None:
     if not (is_number(radius) and radius > 0.0):
-        raise da.SolverError(f"A radius is above 0, received {radius!r}; give a larger one.")
+        raise da.SolverError(f"A radius is above 0, received {shown(radius)}; give a larger one.")
 
 
 def _check_point(name: str, values: Any) -> None:
     if not isinstance(values, tuple) or not all(map(is_number, values)):
         raise da.SolverError(
-            f"'{name}' of a shape is a tuple of numbers, one per axis, received {values!r}; give "
-            f"such a tuple."
+            f"'{name}' of a shape is a tuple of numbers, one per axis, received {shown(values)}; "
+            "give such a tuple."
         )
 
 
 def _check_shape(shape: Any) -> None:
     if not isinstance(shape, Shape):
-        raise da.SolverError(f"Shapes are joined with shapes, received {shape!r}; give a shape.")
+        raise da.SolverError(
+            f"Shapes are joined with shapes, received {shown(shape)}; give a shape."
+        )
 
 
 def _check_axes(name: str, values: tuple[float, ...], coords: tuple[Any, ...]) -> None:

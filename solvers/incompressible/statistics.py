@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.box import shown
 from solvers.incompressible import kernels
 from solvers.incompressible.advection import at
 from solvers.incompressible.metrics import (
@@ -222,7 +223,8 @@ def _grid(velocity: Velocity) -> da.Grid:
     grid = velocity[0].grid
     if grid is None:
         raise da.SolverError(
-            f"A velocity lies on a grid, received {velocity[0]!r} of none; give fields of a flow."
+            f"A velocity lies on a grid, received {shown(velocity[0])} of none; give fields of a "
+            "flow."
         )
     return grid
 

@@ -71,7 +71,8 @@ def _require_shape(config: LatticeConfig) -> None:
 def _require_lattice(config: LatticeConfig) -> None:
     if config.lattice is not None and not isinstance(config.lattice, str):
         raise da.SolverError(
-            f"A lattice is named by a string, received {config.lattice!r}; give 'D2Q9' or such."
+            f"A lattice is named by a string, received {shown(config.lattice)}; give 'D2Q9' or "
+            "such."
         )
     _ = config.velocities
 
@@ -80,7 +81,7 @@ def _require_numbers(config: LatticeConfig) -> None:
     for name in ("viscosity", "speed", "mach", "magic"):
         value = getattr(config, name)
         if not is_number(value):
-            raise da.SolverError(f"'{name}' is a finite number, received {value!r}; give one.")
+            raise da.SolverError(f"'{name}' is a finite number, received {shown(value)}; give one.")
     for name in ("speed", "mach", "magic"):
         value = getattr(config, name)
         if not value > 0.0:
@@ -99,7 +100,7 @@ def _require_numbers(config: LatticeConfig) -> None:
     if not is_whole(config.measure_every):
         raise da.SolverError(
             f"Measurements are at least 1 step apart, received "
-            f"measure_every={config.measure_every!r}; give a whole number of steps."
+            f"measure_every={shown(config.measure_every)}; give a whole number of steps."
         )
 
 
@@ -130,7 +131,7 @@ def _require_velocities(config: LatticeConfig) -> None:
     for side, pressure in config.outflow.items():
         if not is_number(pressure):
             raise da.SolverError(
-                f"The pressure of an outflow is a finite number, received {pressure!r} at "
+                f"The pressure of an outflow is a finite number, received {shown(pressure)} at "
                 f"'{side}'; give 0.0 for that of the fluid at rest."
             )
     for value in config.initial or ():
@@ -139,7 +140,8 @@ def _require_velocities(config: LatticeConfig) -> None:
     for value in config.force or ():
         if not is_number(value):
             raise da.SolverError(
-                f"The force is a finite number for each axis, received {value!r}; give numbers."
+                f"The force is a finite number for each axis, received {shown(value)}; give "
+                "numbers."
             )
 
 
@@ -169,13 +171,13 @@ def _require_slow(name: str, velocity: Sequence[Any], speed: float) -> None:
 def _require_obstacles(config: LatticeConfig) -> None:
     if not isinstance(config.obstacles, Mapping):
         raise da.SolverError(
-            f"'obstacles' gives each shape a name, received {config.obstacles!r}; give a dict."
+            f"'obstacles' gives each shape a name, received {shown(config.obstacles)}; give a dict."
         )
     for name, shape in config.obstacles.items():
         if not callable(getattr(shape, "distance", None)) or name in config.side_names:
             raise da.SolverError(
                 f"An obstacle is a shape with a distance and a name that is no side's, received "
-                f"{shape!r} as '{name}'; take one of solvers.incompressible.shapes."
+                f"{shown(shape)} as '{name}'; take one of solvers.incompressible.shapes."
             )
     if not isinstance(config.forces, tuple | list):
         raise da.SolverError(

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import distarray as da
+from solvers.box import shown
 from solvers.lbm.lattice import Lattice, Vector
 
 #: Square of the speed of sound.
@@ -134,7 +135,8 @@ def collision(name: str) -> Collision:
     """
     if name not in COLLISIONS:
         raise da.SolverError(
-            f"A collision is one of {', '.join(COLLISIONS)}, received {name!r}; give one of these."
+            f"A collision is one of {', '.join(COLLISIONS)}, received {shown(name)}; give one of "
+            "these."
         )
     return COLLISIONS[name]
 

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any
 
 import distarray as da
+from solvers.box import shown
 
 #: An entry of a velocity for each axis; also the exponents of a moment.
 Vector = tuple[int, ...]
@@ -123,7 +124,7 @@ def lattice(name: str, ndim: int) -> Lattice:
     found = LATTICES.get(name)
     if found is None:
         raise da.SolverError(
-            f"A lattice is one of {', '.join(LATTICES)}, received {name!r}; give one of these."
+            f"A lattice is one of {', '.join(LATTICES)}, received {shown(name)}; give one of these."
         )
     if found.ndim != ndim:
         fitting = ", ".join(known.name for known in LATTICES.values() if known.ndim == ndim)

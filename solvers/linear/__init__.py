@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 import distarray as da
+from solvers.box import shown
 from solvers.linear.bicgstab import bicgstab
 from solvers.linear.cg import cg
 from solvers.linear.chebyshev import chebyshev
@@ -79,5 +80,7 @@ def solve(
     True
     """
     if not isinstance(method, str) or method not in METHODS:
-        raise da.SolverError(f"There is no method {method!r}; choose one of {', '.join(METHODS)}.")
+        raise da.SolverError(
+            f"There is no method {shown(method)}; choose one of {', '.join(METHODS)}."
+        )
     return METHODS[method](operator, rhs, x0, **options)

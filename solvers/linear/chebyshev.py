@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.box import shown
 from solvers.linear import kernels, spectrum
 from solvers.linear.inputs import Callback
 from solvers.linear.method import Method, run
@@ -83,7 +84,7 @@ def checked_bounds(bounds: Any) -> Bounds | None:
     if not (0.0 < low <= high and np.isfinite(high)):
         raise da.SolverError(
             f"bounds must be two numbers 0 < low <= high that enclose the eigenvalues, got "
-            f"{bounds!r}; leave them out to have them estimated."
+            f"{shown(bounds)}; leave them out to have them estimated."
         )
     return low, high
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.box import shown
 
 #: Called after each iteration with its number and the relative residual.
 Callback = Callable[[int, float], Any]
@@ -37,11 +38,13 @@ class Tolerances:
     def __post_init__(self) -> None:
         if not (_is_number(self.rtol) and 0.0 <= self.rtol < 1.0):
             raise da.SolverError(
-                f"rtol must be a number of at least 0 and below 1, got {self.rtol!r}; use 1e-8."
+                f"rtol must be a number of at least 0 and below 1, got {shown(self.rtol)}; use "
+                "1e-8."
             )
         if not (_is_number(self.atol) and 0.0 <= self.atol < math.inf):
             raise da.SolverError(
-                f"atol must be a finite number of at least 0, got {self.atol!r}; use 0.0 for none."
+                f"atol must be a finite number of at least 0, got {shown(self.atol)}; use 0.0 for "
+                "none."
             )
         if self.rtol == self.atol == 0.0:
             raise da.SolverError(
@@ -92,7 +95,7 @@ def require_whole(name: str, value: Any, least: int, instead: int) -> None:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:
         raise da.SolverError(
-            f"{name} must be a whole number of at least {least}, got {value!r}; use {instead}."
+            f"{name} must be a whole number of at least {least}, got {shown(value)}; use {instead}."
         )
 
 
@@ -100,7 +103,7 @@ def require_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """An error unless an option is one of these names."""
     if not isinstance(value, str) or value not in choices:
         raise da.SolverError(
-            f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}; name "
+            f"{name} must be one of {', '.join(map(repr, choices))}, got {shown(value)}; name "
             "one of them."
         )
 
@@ -108,7 +111,7 @@ def require_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 def require_bool(name: str, value: Any) -> None:
     """An error unless an option is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise da.SolverError(f"{name} must be True or False, got {value!r}; use one of them.")
+        raise da.SolverError(f"{name} must be True or False, got {shown(value)}; use one of them.")
 
 
 def require_function_or_none(name: str, value: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import distarray as da
+from solvers.box import shown
 from solvers.linear.inputs import described
 from solvers.linear.vectors import homogeneous
 from solvers.multigrid import kernels
@@ -306,7 +307,7 @@ def _side(name: str, condition: Any, points: bool) -> Side:
         case da.Robin():
             raise da.SolverError(
                 f"The condition Robin at '{name}' needs numbers a and b not below 0, got "
-                f"a={condition.a!r}, b={condition.b!r}; only c may vary along the side."
+                f"a={shown(condition.a)}, b={shown(condition.b)}; only c may vary along the side."
             )
         case None:
             raise da.SolverError(
@@ -315,5 +316,5 @@ def _side(name: str, condition: Any, points: bool) -> Side:
             )
     raise da.SolverError(
         f"The condition at '{name}' must be Dirichlet, Neumann, Robin or Symmetry, got "
-        f"{condition!r}; use one of these."
+        f"{shown(condition)}; use one of these."
     )

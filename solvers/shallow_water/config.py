@@ -158,28 +158,28 @@ def _require_cells(cells: Any) -> None:
 def _require_numbers(config: ShallowWaterConfig) -> None:
     if not (is_number(config.gravity) and config.gravity > 0.0):
         raise da.SolverError(
-            f"Gravity is a number above 0, received gravity={config.gravity!r}; 9.81 is that of "
-            f"the Earth in m/s^2."
+            f"Gravity is a number above 0, received gravity={shown(config.gravity)}; 9.81 is that "
+            "of the Earth in m/s^2."
         )
     require_courant(config.courant, COURANT_LIMIT)
     for name in ("manning", "drag"):
         value = getattr(config, name)
         if not (is_number(value) and value >= 0.0):
             raise da.SolverError(
-                f"A coefficient of friction is a number of at least 0, received {name}={value!r}; "
-                f"give one."
+                f"A coefficient of friction is a number of at least 0, received "
+                f"{name}={shown(value)}; give one."
             )
     for name in ("coriolis", "beta"):
         value = getattr(config, name)
         if not is_number(value) or (value != 0.0 and config.ndim != 2):
             raise da.SolverError(
-                f"'{name}' is a number, and turns flows on two axes, received {value!r} on "
+                f"'{name}' is a number, and turns flows on two axes, received {shown(value)} on "
                 f"{config.ndim}; give a number and two axes, or leave it out."
             )
     if config.thin is not None and not (is_number(config.thin) and config.thin > 0.0):
         raise da.SolverError(
-            f"The depth of thin water is a number above 0, received thin={config.thin!r}; leave "
-            f"it out for 1e-6 of the deepest water."
+            f"The depth of thin water is a number above 0, received thin={shown(config.thin)}; "
+            "leave it out for 1e-6 of the deepest water."
         )
 
 

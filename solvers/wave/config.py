@@ -25,6 +25,7 @@ from solvers.box import (
     require_per_axis,
     require_safety,
     require_sides,
+    shown,
 )
 from solvers.wave.coefficients import ORDERS
 from solvers.wave.positions import INTERPOLATIONS
@@ -157,13 +158,13 @@ def _require_numbers(config: WaveConfig) -> None:
     require_safety(config.safety)
     if config.frequency is not None and not (is_number(config.frequency) and config.frequency > 0):
         raise da.SolverError(
-            f"The frequency is a number above 0, received {config.frequency!r}; leave it out."
+            f"The frequency is a number above 0, received {shown(config.frequency)}; leave it out."
         )
     for name, usual in (("width", 20), ("measure_every", 96)):
         value = getattr(config, name)
         if not is_whole(value):
             raise da.SolverError(
-                f"'{name}' is a whole number of at least 1, received {value!r}; use {usual}."
+                f"'{name}' is a whole number of at least 1, received {shown(value)}; use {usual}."
             )
 
 
@@ -201,7 +202,9 @@ def _require_points(config: WaveConfig) -> None:
         given = getattr(config, name)
         if not isinstance(given, Sequence) or not all(isinstance(one, kind) for one in given):
             what = "Source" if name == "sources" else "positions"
-            raise da.SolverError(f"'{name}' is a tuple of {what}, received {given!r}; give one.")
+            raise da.SolverError(
+                f"'{name}' is a tuple of {what}, received {shown(given)}; give one."
+            )
     for number, source in enumerate(config.sources):
         require_call(f"The wavelet of source {number}", source.wavelet, "time")
         _require_inside(f"Source {number}", source.position, config)
@@ -214,6 +217,6 @@ def _require_inside(what: str, position: Any, config: WaveConfig) -> None:
     for x, (low, high), name in zip(position, config.box, AXES, strict=False):
         if not is_number(x) or not low <= x <= high:
             raise da.SolverError(
-                f"{what} lies at {name} = {x!r}, outside the box from {low} to {high}; move it "
-                "inside."
+                f"{what} lies at {name} = {shown(x)}, outside the box from {low} to {high}; move "
+                "it inside."
             )

@@ -35,12 +35,14 @@ class Ricker:
     def __post_init__(self) -> None:
         if not (is_number(self.frequency) and self.frequency > 0.0):
             raise da.SolverError(
-                f"The frequency of a wavelet is above 0, received {self.frequency!r}; change it."
+                f"The frequency of a wavelet is above 0, received {shown(self.frequency)}; change "
+                "it."
             )
         for name, value in (("amplitude", self.amplitude), ("delay", self.peak)):
             if not is_number(value):
                 raise da.SolverError(
-                    f"The {name} of a wavelet is a finite number, received {value!r}; give one."
+                    f"The {name} of a wavelet is a finite number, received {shown(value)}; give "
+                    "one."
                 )
 
     @property
@@ -84,12 +86,12 @@ class Sampled:
             )
         if not (is_number(self.spacing) and self.spacing > 0.0):
             raise da.SolverError(
-                f"The time between samples is above 0, received {self.spacing!r}; change it."
+                f"The time between samples is above 0, received {shown(self.spacing)}; change it."
             )
         if not is_number(self.start):
             raise da.SolverError(
-                f"The time of the first sample is a finite number, received {self.start!r}; give "
-                "one."
+                f"The time of the first sample is a finite number, received {shown(self.start)}; "
+                "give one."
             )
         object.__setattr__(self, "samples", tuple(map(float, self.samples)))
 

@@ -10,6 +10,7 @@ from mpi4py import MPI
 import distarray as da
 from solvers.diffusion import DiffusionConfig, DiffusionSolver
 from solvers.euler.problems import gresho_flow
+from solvers.incompressible import IncompressibleConfig
 from solvers.lbm import LatticeConfig, LatticeSolver
 from solvers.wave import Source, WaveConfig, WaveSolver
 
@@ -107,3 +108,14 @@ def test_functions_are_named_without_their_addresses():
         WaveConfig,
         **PLANE | {"periodic": (object(), True)},
     )
+
+
+def test_what_is_no_number_is_named_without_its_address():
+    thing = r"<object object>;? .*\."
+    for name in ("safety", "width", "frequency", "measure_every", "receivers"):
+        refuse(f".*, received {thing}", WaveConfig, **PLANE, **{name: object()})
+    heat = DiffusionSolver(DiffusionConfig((8,), periodic=True))
+    refuse(rf"A time step of .*, received dt={thing}", heat.step, object())
+    plane = {"cells": (8, 8), "viscosity": 0.1}
+    for name in ("viscosity", "safety", "periodic", "inflow", "scalar", "measure_every"):
+        refuse(f".*, received {thing}", IncompressibleConfig, **plane | {name: object()})
