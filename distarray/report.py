@@ -97,7 +97,7 @@ class Report:
         Bytes of host memory at their peak, of the rank that had most.
     tuned : tuple of str
         What was chosen by measuring, such as "tile 8 for heat": kept by `python -m distarray tune`,
-        or found by a trial in this program.
+        or found by a trial in this program; on rank 0, where ranks differ.
     """
 
     ranks: int
@@ -232,7 +232,7 @@ def report(comm: Any = None, *, copy_bandwidth: float | None = None) -> Report:
         hidden=1.0 - waited / under_way if under_way else float("nan"),
         slowest=-int(_most(communicator, [-slowest])[0]),
         memory=int(_most(communicator, [_peak_memory()])[0]),
-        tuned=store.used(),
+        tuned=communicator.bcast(store.used()),  # groups of ranks may have measured otherwise
     )
 
 

@@ -113,7 +113,8 @@ def test_many_steps_have_the_bits_of_single_ones_with_sources_and_receivers():
         few |= {"ranks": (size,) + (1,) * (len(few["cells"]) - 1)} if size < 4 else {}
         expected, none = advanced(options, [1] * steps, 1, **more | few)
         found, tiles = advanced(options, [steps], 2, **more | few)
-        assert none == 0 < tiles
+        assert none == 0
+        assert tiles > 0 or size > 4  # blocks of many ranks are narrow
         assert found == expected
 
 
