@@ -25,7 +25,8 @@ HOST = np.random.default_rng(11).standard_normal(SHAPE)
 
 def forget_plans(communicators):
     for communicator in communicators:
-        communicator.kept.clear()
+        for each in (communicator, *communicator.on_devices.values()):
+            each.kept.clear()
 
 
 @contextmanager
