@@ -153,7 +153,7 @@ def _checked(given: Any) -> Machine:
         Link(*(_number(_object(_of(found, name), name), what) for what in ("latency", "bandwidth")))
         for name in ("intra", "inter")
     )
-    memory = tuple(_pair(pair) for pair in _list(_of(found, "memory")))
+    memory = _sizes(_of(found, "memory"))
     if not isinstance(_of(found, "name"), str):
         raise ValueError("name must be a text")
     machine = Machine(
@@ -196,21 +196,18 @@ def _of(found: dict[str, Any], name: str) -> Any:
     return found[name]
 
 
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
+def _sizes(value: Any) -> tuple[tuple[float, float], ...]:
+    pairs = value if isinstance(value, list) else [value]
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise ValueError("memory must be a list of pairs of bytes and bytes per second")
-    return value
-
-
-def _pair(value: Any) -> tuple[float, float]:
-    pair = _list(value)
-    if len(pair) != 2:
-        raise ValueError("memory must be a list of pairs of bytes and bytes per second")
-    return _number({"memory": pair[0]}, "memory"), _number({"memory": pair[1]}, "memory")
+    return tuple((_finite(size, "memory"), _finite(speed, "memory")) for size, speed in pairs)
 
 
 def _number(found: dict[str, Any], name: str) -> float:
-    value = _of(found, name)
+    return _finite(_of(found, name), name)
+
+
+def _finite(value: Any, name: str) -> float:
     with contextlib.suppress(OverflowError):
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)

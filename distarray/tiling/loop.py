@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from distarray.kernels.apply import StencilKernel
     from distarray.kernels.plan import ApplyPlan
 
+#: What a step calls once, and on which arrays.
+_Stage = tuple["PlannedStage", tuple[Any, ...]]
+
 #: Bytes of a tile with all its steps: about what a core's second cache holds beside other data.
 CACHE_BYTES = 1_500_000
 #: Arrays of a rank that together are smaller stay in the caches anyway.
@@ -137,7 +140,7 @@ class Tiling:
             self._versions = _versions(self._fields)
             self._made.clear()
             self._private.clear()  # of arrays with the old conditions, which are gone for good
-            if (refused_arrays(self._fields) or self._refused_points()) is not None:
+            if (refused_arrays(self._fields) or _refused_points(self._stages())) is not None:
                 self._depth = 1
             elif self._depth is not None:
                 self._depth = self._rounded(self._depth, number)
@@ -248,21 +251,19 @@ class Tiling:
             nbytes = sum(arrays.values()) // self._communicator.size
             if steps < LEAST_STEPS or nbytes < WORTH_TILING:
                 return "there is too little to gain"
-        return self._refused_points() or self._refused_kernels()
+        stages = self._stages()
+        return _refused_points(stages) or self._refused_kernels(stages)
 
-    def _refused_points(self) -> str | None:
-        planned, used = _planned(self._loop, [0], self._loop.arrays)
-        stages = zip(planned, used, strict=True)
-        points = [(plan, arrays[0]) for (plan, _), arrays in stages if isinstance(plan, PointStage)]
-        return next(filter(None, itertools.starmap(refused_points, points)), None)
+    def _stages(self) -> list[_Stage]:
+        """What a step calls, and on which arrays. Collective."""
+        return list(zip(*_planned(self._loop, [0], self._loop.arrays), strict=True))
 
-    def _refused_kernels(self) -> str | None:
+    def _refused_kernels(self, stages: Iterable[_Stage]) -> str | None:
         native = all(
             function(self._fields[0].block.backend, symbol) is not None
             for symbol in ("run_boxes", "fill_layers", "add_at_points")
         )
-        planned, used = _planned(self._loop, [0], self._loop.arrays)
-        for (plan, _), arguments in zip(planned, used, strict=True):
+        for (plan, _), arguments in stages:
             if isinstance(plan, PointStage):
                 continue
             why = refused_program(plan.without_reductions[0], arguments)
@@ -272,6 +273,11 @@ class Tiling:
         if not self._communicator.allreduce(np.array([int(native)]), "min")[0]:
             return "kernels are not compiled"
         return None
+
+
+def _refused_points(stages: Iterable[_Stage]) -> str | None:
+    points = [(plan, arrays[0]) for (plan, _), arrays in stages if isinstance(plan, PointStage)]
+    return next(filter(None, itertools.starmap(refused_points, points)), None)
 
 
 class _Tiled:
