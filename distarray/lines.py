@@ -11,6 +11,7 @@ import numpy as np
 from distarray.arguments import host_values, require_function
 from distarray.array import DistArray
 from distarray.arraylike import HostArray, read_only
+from distarray.deferred import settle_readers
 from distarray.elementwise import require_array, require_same_device
 from distarray.errors import ArrayError, shown
 from distarray.layout import Layout
@@ -54,6 +55,7 @@ def carry_out(works: Sequence[LineWork], array: DistArray, result: DistArray | N
     )
     if result is None:
         result = _placed(array, plan.result)
+    settle_readers(result.block)
     backend = array.block.backend
     if backend.host:
         plan.run(works, array._owned, result._owned)

@@ -358,7 +358,8 @@ class LinePlan:
     def __init__(self, passes: Sequence[Pass], communicator: Communicator) -> None:
         rank = communicator.rank
         self.result = passes[-1].after
-        self._passes = passes
+        # Not the works: those of one call hold what is its user's, such as functions.
+        self._counts = [len(one.works) for one in passes]
         self._links = [
             _Link(one.after, other.before, communicator)
             for one, other in itertools.pairwise(passes)
@@ -381,10 +382,10 @@ class LinePlan:
         todo = iter(works)
         pieces = [_Piece(self._first, source)]
         ends = [*(link.outgoing for link in self._links), [_Piece(self._last, target)]]
-        for number, (one, chunks, into) in enumerate(
-            zip(self._passes, self._chunks, ends, strict=True)
+        for number, (count, chunks, into) in enumerate(
+            zip(self._counts, self._chunks, ends, strict=True)
         ):
-            group = tuple(itertools.islice(todo, len(one.works)))
+            group = tuple(itertools.islice(todo, count))
             for chunk in chunks:
                 chunk.carry(group, pieces, into, self._room)
             if number < len(self._links):

@@ -14,6 +14,7 @@ from distarray.arguments import check_dtype, check_fits, fewer_ranks, host_value
 from distarray.arraylike import HostArray, is_array, is_grid
 from distarray.block import Block
 from distarray.decomposition import Decomposition, largest_factorisations
+from distarray.deferred import settle_readers
 from distarray.elementwise import require_array, require_same_device, same_placement
 from distarray.errors import ArrayError, shown
 from distarray.layout import Layout
@@ -244,6 +245,7 @@ def map_along(
     else:
         values, dtype = _agreed(function, source, array)
         result = source._like(dtype)
+    settle_readers(result.block)
     if values is not None:
         with np.errstate(all="ignore"):
             result._owned[...] = values

@@ -16,7 +16,7 @@ from distarray import elementwise
 from distarray.fused import executor
 from distarray.testing import assert_same_on_all_ranks
 from tests.devices import host
-from tests.ranks.common import process_grids, refused
+from tests.ranks.common import SIZE, process_grids, refused
 
 RANKS = (1, 2, 3, 4)
 SELDOM = (3, 4)
@@ -100,6 +100,20 @@ def test_values_may_be_asked_for_on_one_rank_alone() -> None:
             a = a * a - 1
             assert_array_equal(u.gather(), a)
             assert_array_equal(s.gather(), a)
+
+
+def test_what_waits_keeps_the_values_from_before_a_target_is_written() -> None:
+    with put_off():
+        u = da.asarray(np.arange(48.0).reshape(8, 6), ranks=(SIZE, 1))
+        for write in (
+            lambda out: da.map_along(out, 1, np.negative, out=out),
+            lambda out: da.map_lines(out, [(0, lambda lines, _: -lines)], out=out),
+            lambda out: da.fft.dctn(out, out=out),
+        ):
+            before, doubled = u.gather(), 2 * u
+            write(u)
+            assert_array_equal(doubled.gather(), 2 * before)
+            assert not np.array_equal(u.gather(), before)
 
 
 def test_ranks_that_own_nothing_take_part() -> None:
