@@ -45,7 +45,7 @@ class Solver(abc.ABC):
         What was solved: all that files are compared with when they are restored, but for `ranks`.
     grid : Grid
     fields : dict of str to DistArray
-        The state, the same arrays for the life of the solver.
+        The arrays that hold the state now; a step may exchange them for others.
     time : float
     step_count : int
     residual : float
@@ -152,6 +152,7 @@ class Solver(abc.ABC):
                 "the times of visits": [float(time) for time, _ in left],
                 "whether there is an output": output is not None,
                 "the steps between checkpoints": checkpoints and checkpoints.every,
+                "tensorboard": bool(tensorboard),
             }
         )  # fmt: skip
         left = [visit for visit in left if visit[0] > self.time]
@@ -246,9 +247,13 @@ class Solver(abc.ABC):
                 f"{source} is of another configuration: {problem}; give the same, or take the "
                 "arrays by load to start another run from them."
             )
-        saved = {name: snapshot.arrays[name] for name in self.fields}
+        if lacking := [name for name in self.fields if name not in snapshot.arrays]:
+            raise da.FileError(
+                f"{source} has no field '{lacking[0]}', which this run needs, but only "
+                f"{', '.join(snapshot.arrays) or 'none'}; give the run the parts it had then."
+            )
         for name, values in self.fields.items():
-            values[...] = saved[name]
+            values[...] = snapshot.arrays[name]
         self.step_count = int(snapshot.step or 0)
         self.time = float(snapshot.time)
         self._restore_attributes(attrs)

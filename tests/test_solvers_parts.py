@@ -415,6 +415,16 @@ def test_running_means_and_fluctuations():
     np.testing.assert_allclose(statistics.rms(0) ** 2, square, rtol=0, atol=1e-15)
 
 
+def test_a_file_without_what_statistics_hold_is_refused(tmp_path):
+    flow, path = solver(cells=(6, 5), viscosity=0.05), tmp_path / "flow.h5"
+    flow.save(path)
+    statistics = Statistics(flow.grid)
+    flow.add(statistics)
+    lacking = next(name for name in statistics.fields)
+    with pytest.raises(da.FileError, match=f"flow.h5' has no field '{lacking}', .* only u, v, p;"):
+        flow.restore(path)
+
+
 def test_statistics_are_averaged_over_homogeneous_axes():
     flow = solver(cells=(6, 5), viscosity=0.05, walls={"y+": (1.0, 0.0)})
     statistics = Statistics(flow.grid, average=(0,))

@@ -40,8 +40,9 @@ def test_files_and_a_restart(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(cases, "published", lambda: published()[:1])
     monkeypatch.setattr(cases, "HARD", HARD[:1])
     command = ["poisson", "--cells", "16", "--output", str(tmp_path)]
-    assert main(command) == 0
+    assert main([*command, "--restart"]) == 0
     printed = capfd.readouterr().out
+    assert f"No solution in '{tmp_path / 'poisson.h5'}'; start from zero" in printed
     assert "4.0695510e-04  4.0695510e-04" in printed
     assert "one axis, prime" in printed
     rows = (tmp_path / "residuals.csv").read_text().splitlines()
@@ -50,6 +51,10 @@ def test_files_and_a_restart(tmp_path, capfd, monkeypatch):
     assert np.abs(saved).max() > 0.05
     assert main([*command, "--restart"]) == 0
     assert "cycle  1" not in capfd.readouterr().out
+    other = tmp_path / "other.h5"
+    da.save(other, {"f": da.Grid((16, 16)).zeros()})
+    assert main([*command, "--restart", str(other)]) == 2
+    assert f"The file '{other}' has no solution 'u', but only f;" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--until", "--every", "--advection", "--checkpoint"])

@@ -18,10 +18,7 @@ def run_poisson(options: Options) -> None:
     """
     problem = Briggs(options.cells, device=options.device)
     make_folder(options.output, problem.grid)
-    first = None
-    if options.restart:
-        path = options.output / "poisson.h5" if options.restart is True else options.restart
-        first = da.load(path, problem.grid).arrays["u"]
+    first = _first_guess(options, problem)
     solver = Multigrid(problem.operator, reproducible=True)
     found = solver.solve(problem.f, first, rtol=options.number, callback=_progress)
     da.log(f"{' x '.join(map(str, options.cells))} cells: {found.reason}")
@@ -30,6 +27,24 @@ def run_poisson(options: Options) -> None:
     _save(options, problem, found)
     da.log(_comparison(options.number, options.device))
     da.log(_rates(options.device))
+
+
+def _first_guess(options: Options, problem: Briggs) -> da.DistArray | None:
+    """The solution in the file to go on from, if there is one. Collective."""
+    newest = options.output / "poisson.h5"
+    if options.restart is True and not problem.grid.communicator.bcast(newest.is_file()):
+        da.log(f"No solution in '{newest}'; start from zero")
+        return None
+    if not options.restart:
+        return None
+    path = newest if options.restart is True else options.restart
+    found = da.load(path, problem.grid).arrays
+    if "u" not in found:
+        raise da.FileError(
+            f"The file '{path}' has no solution 'u', but only {', '.join(found) or 'none'}; give "
+            "one that this case wrote."
+        )
+    return found["u"]
 
 
 def _progress(cycle: int, residual: float) -> None:

@@ -109,6 +109,7 @@ def test_runs_that_differ_between_ranks_are_refused():
         ({"max_steps": 2 + rank}, "max_steps"),
         ({"max_steps": 4, "every": 1 + rank}, "every"),
         ({"until": 0.5, "visits": [(0.01 * (1 + rank), lambda: None)]}, "the times of visits"),
+        ({"max_steps": 2, "tensorboard": rank > 0}, "tensorboard"),
         ({"max_steps": 2}, "the configuration"),
     ):
         safety = 0.4 + (0.01 * rank if name == "the configuration" else 0.0)
