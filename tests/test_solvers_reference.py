@@ -156,13 +156,16 @@ def test_a_steady_cylinder_beside_the_benchmark():
     assert compare_steady_cylinder(9.0, 9.0, 9.0, 10).accepted  # nothing is claimed there
 
 
-def test_a_published_vortex_history_is_accepted():
-    table = read_table("tgv1600.csv")
-    history = [
+def published_vortices(begin, end):
+    return [
         (float(r["t"]), float(r["spec_ke"]), float(r["spec_enstrophy"]))
-        for r in table
-        if float(r["t"]) <= 12.0
+        for r in read_table("tgv1600.csv")
+        if begin <= float(r["t"]) <= end
     ]
+
+
+def test_a_published_vortex_history_is_accepted():
+    history = published_vortices(0.0, 12.0)
     comparison = compare_taylor_green_3d(history, 256, 1.0 / 1600.0)
     assert comparison.accepted
     rows = {row.station: row for row in comparison.rows}
@@ -170,6 +173,25 @@ def test_a_published_vortex_history_is_accepted():
     assert rows["its time"].computed == pytest.approx(8.97, abs=0.05)
     assert rows["2 nu enstrophy, t = 8"].computed == pytest.approx(0.010373, rel=2e-3)
     assert compare_taylor_green_3d(history, 64, 1e-3) is None
+    assert "begin" not in comparison.source
+    assert comparison.rows[0].station == "energy, t = 1"
+
+
+@pytest.mark.parametrize(
+    ("begin", "first", "peaks"), [(2.5, 3, True), (3.0, 3, True), (9.5, 10, False)]
+)
+def test_a_vortex_history_of_a_restart_is_compared_where_there_are_records(begin, first, peaks):
+    comparison = compare_taylor_green_3d(published_vortices(begin, 12.0), 256, 1.0 / 1600.0)
+    assert comparison.source.endswith(f"; records begin at time {begin:g}")
+    assert comparison.accepted
+    stations = [row.station for row in comparison.rows]
+    assert stations[:2] == [f"energy, t = {first}", f"2 nu enstrophy, t = {first}"]
+    assert (f"-dE/dt, t = {first}" in stations) == (first > begin)
+    assert ("largest -dE/dt" in stations) == peaks
+
+
+def test_a_vortex_history_without_a_whole_time_is_not_compared():
+    assert compare_taylor_green_3d(published_vortices(2.2, 2.8), 256, 1.0 / 1600.0) is None
 
 
 @pytest.mark.parametrize(
@@ -295,6 +317,25 @@ def test_a_run_is_saved_before_it_is_compared(
     assert main([name, *arguments, "--output", str(tmp_path)]) == 2
     assert f"python -m solvers {name}: There is no comparison" in capsys.readouterr().err
     assert (tmp_path / f"{name}.h5").exists()
+
+
+def test_a_cylinder_says_why_it_is_not_compared(tmp_path, capsys):
+    arguments = ["cylinder", "--cells", "25", "10", "--output", str(tmp_path)]
+
+    def said(*options):
+        assert main([*arguments, *options]) == 0
+        return re.search("No comparison: .*", capsys.readouterr().out)[0]
+
+    assert said("--reynolds", "50", "--until", "0.02").endswith("20 and 100, not of 50.")
+    shedding = ("--reynolds", "100", "--until")
+    first = said(*shedding, "0.04", "--every", "1")
+    restart = ("--restart", str(max(tmp_path.glob("step-*.h5"))))
+    again = said(*shedding, "0.2", *restart)
+    begins = [
+        float(re.search("since the step to time ([0-9.]+),", text)[1]) for text in (first, again)
+    ]
+    assert begins[0] < 0.04 < begins[1] < 0.2
+    assert "no step was made" in said(*shedding, "0.04", *restart)
 
 
 def test_a_channel_that_is_not_steady_is_not_judged(tmp_path, capsys):

@@ -139,10 +139,7 @@ def run_cylinder(options: Options) -> None:
     """Run until the time (8 by default), save, draw and compare. Collective."""
     flow, forces = ran(options)
     finish(flow, options.output / "cylinder")
-    show(
-        compared(options, forces),
-        "No comparison: fewer than two periods, or another Reynolds number.",
-    )
+    show(compared(options, forces), why_not_compared(options, forces))
     if options.number == 20.0 and flow.time < END:
         da.log(f"Not steady before time {END:g}: the table holds for the steady flow.")
 
@@ -171,6 +168,21 @@ def compared(options: Options, forces: Forces) -> Comparison | None:
     if options.number == 100.0 and rows:
         return compare_shedding_cylinder(rows, across)
     return None
+
+
+def why_not_compared(options: Options, forces: Forces) -> str:
+    """What a user is told of a cylinder without a comparison. Local."""
+    if options.number not in (20.0, 100.0):
+        return (
+            f"No comparison: the benchmarks are of the Reynolds numbers 20 and 100, not of "
+            f"{options.number:g}."
+        )
+    if not forces.rows:
+        return "No comparison: no step was made, and forces are recorded after each."
+    return (
+        f"No comparison: fewer than two periods since the step to time {forces.rows[0][0]:g}, with "
+        "which the records of forces begin."
+    )
 
 
 CASE = Case(
