@@ -5,14 +5,14 @@ The layers, each built on those before it:
 errors, spans, progress                        what went wrong, where time went, how far a run is
 decomposition, regions, layout, geometry       who owns what, and where it lies in space
 stencil                                        kernels traced, analysed, run by NumPy or as C text
-backends, comm                                 the device and the ranks, one protocol each
+backends, comm, transports                     the device, the ranks, and messages between devices
 block, topology, halo, boundary, redistribute  memory of a rank, kept fresh, filled and moved
-deferred, fused                                values that are computed when they are needed
+deferred, fused, contributions, pending        values that are computed when they are needed
 array, grid                                    the distributed array and the grid it lives on
 random, fft, lines, linalg, points, kernels    what is done with arrays,
-iterate, io                                    many times over, and kept in files
-report, timeline                               where the time went
-TensorBoard                                    curves of scalars
+iterate, tiling, graphs, io                    many times over, and kept in files
+report, timeline, tensorboard                  where the time went, and curves of scalars
+tuning, bench, model, doctor                   what suits a machine, how fast it is, what it offers
 cli, programs, view, testing                   programs, and helpers for tests
 
 Importing this package initialises neither MPI nor a device. `save`, `load`, `Snapshot` and

@@ -10,6 +10,7 @@
 - `plot`           pictures of fields of cells
 - `case`           a flow or problem with a name, as the command line runs it
 - `box`            rules for descriptions of boxes; `even_steps`: runs in steps of one length
+- `by_hand`        what measurements beside C written by hand share
 - `linear`         systems of equations by iteration: CG, pipelined CG, BiCGStab, Chebyshev
 - `multigrid`      elliptic equations by cycles over coarser grids
 - `fft_poisson`    Poisson and Helmholtz equations, solved directly

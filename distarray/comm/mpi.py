@@ -1,7 +1,8 @@
 """Many ranks over MPI. Loads mpi4py before any other file; `initialise` initialises MPI.
 
-Nothing newer than MPI 3.1 is used. Every call that moves data is split above the size limit, every
-wait gives the processor away when ranks share it, and no call is made off the main thread.
+Nothing newer than MPI 3.1 is used. Every call that moves arrays is split above the size limit and
+gives the processor away while it waits, when ranks share it; gathering small objects, which is for
+set-up and errors, does neither. No call is made off the main thread.
 """
 
 from __future__ import annotations
@@ -411,10 +412,10 @@ class MpiCommunicator:
         first = int(self.allreduce(failed, "min")[0])
         if first == self.size:
             return
-        shared: Exception = self.bcast(error and _portable(error, self.rank), first)
+        theirs: Exception = self.bcast(error and _portable(error, self.rank), first)
         if self.rank == first and error is not None:
             raise error
-        raise shared
+        raise theirs
 
     def write_blocks(self, path: str, pieces: Iterable[BlockPiece]) -> None:
         mpi_files.write_blocks(self, self._limit, path, pieces)

@@ -21,7 +21,15 @@ schedule     the stages that keep some of them
 sharing      which of them are computed once
 stages       a kernel that keeps them
 printing     one node as C text
-codegen      whole kernels as C text, with the modules that it names
+writing      identifiers and lines of C text
+frame        what the text refers to: arrays, strides, scalars, loop variables
+accumulators where fused reductions collect
+body         assignments at the loop level they need
+point        what is done at one point
+preamble     C functions that kernels call
+loops        the loops around a point
+staged       the loops of a kernel in stages
+codegen      whole kernels as C text
 cuda         whole kernels as CUDA text
 memory       what compiled kernels are handed of one rank's memory
 recording    texts into a folder

@@ -5,6 +5,7 @@
              conditions between them
 - `fills`    the C function that fills boundary layers and fixes points on faces beside a box
 - `layers`   what it does for the conditions of one array
+- `points`   the C functions that add at points and record there, inside a tile
 - `runner`   the C function that runs through a list of boxes
 - `plan`     several steps of a loop on given arrays: their boxes, halos and memory
 - `refusals` what is not tiled, and why

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from distarray.kernels.plan import ApplyPlan
 
 #: What a step calls once, and on which arrays.
-_Stage = tuple["PlannedStage", tuple[Any, ...]]
+_StageCall = tuple["PlannedStage", tuple[Any, ...]]
 
 #: Bytes of a tile with all its steps: about what a core's second cache holds beside other data.
 CACHE_BYTES = 1_500_000
@@ -254,11 +254,11 @@ class Tiling:
         stages = self._stages()
         return _refused_points(stages) or self._refused_kernels(stages)
 
-    def _stages(self) -> list[_Stage]:
+    def _stages(self) -> list[_StageCall]:
         """What a step calls, and on which arrays. Collective."""
         return list(zip(*_planned(self._loop, [0], self._loop.arrays), strict=True))
 
-    def _refused_kernels(self, stages: Iterable[_Stage]) -> str | None:
+    def _refused_kernels(self, stages: Iterable[_StageCall]) -> str | None:
         native = all(
             function(self._fields[0].block.backend, symbol) is not None
             for symbol in ("run_boxes", "fill_layers", "add_at_points")
@@ -275,7 +275,7 @@ class Tiling:
         return None
 
 
-def _refused_points(stages: Iterable[_Stage]) -> str | None:
+def _refused_points(stages: Iterable[_StageCall]) -> str | None:
     points = [(plan, arrays[0]) for (plan, _), arrays in stages if isinstance(plan, PointStage)]
     return next(filter(None, itertools.starmap(refused_points, points)), None)
 
