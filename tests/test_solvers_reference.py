@@ -219,6 +219,54 @@ def test_streamlines_are_drawn(tmp_path, cells):
     assert (tmp_path / "flow.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("stretched", ["", "x", "y", "xy"])
+def test_pictures_of_stretched_grids_are_true_to_scale(tmp_path, monkeypatch, stretched):
+    """The cells that are drawn lie where those of the grid lie, and streamlines are drawn through
+    the velocity of their places: u = x + 2 y, v = 0.5 - y.
+    """
+    drawing = pytest.importorskip("matplotlib.figure")
+    axes = pytest.importorskip("matplotlib.axes").Axes
+    figures, lines = [], []
+
+    def kept(*args, **options):
+        figures.append(drawing_figure(*args, **options))
+        return figures[-1]
+
+    drawing_figure, plain = drawing.Figure, axes.streamplot
+    monkeypatch.setattr(drawing, "Figure", kept)
+    monkeypatch.setattr(
+        axes, "streamplot", lambda *args, **given: lines.append(args[1:]) or plain(*args, **given)
+    )
+    ends = {"x": 2.0 * np.linspace(0.0, 1.0, 13) ** 1.5, "y": np.linspace(0.0, 1.0, 10) ** 2}
+    flow = IncompressibleSolver(
+        IncompressibleConfig(
+            cells=(12, 9),
+            viscosity=0.1,
+            bounds=((0.0, 2.0), (0.0, 1.0)),
+            coordinates={name: ends[name] for name in stretched} or None,
+        )
+    )
+    for name, function in (("u", lambda x, y: x + 2.0 * y), ("v", lambda x, y: 0.5 - y + 0.0 * x)):
+        field = flow.fields[name]
+        field[...] = flow.grid.from_function(function, location="xy"["uv".index(name)])
+    assert streamlines(flow, tmp_path / "flow.png")
+    drawn = figures[0].axes[0]
+    if not stretched:
+        assert drawn.images[0].get_extent() == [0.0, 2.0, 0.0, 1.0]
+    else:
+        mesh = drawn.collections[0].get_coordinates()
+        for axis, name in enumerate("xy"):
+            even = np.linspace(0.0, (2.0, 1.0)[axis], (13, 10)[axis])
+            expected = ends[name] if name in stretched else even
+            line = mesh[0, :, 0] if axis == 0 else mesh[:, 0, 1]
+            np.testing.assert_array_equal(line, expected)
+    x, y, u, v = lines[0]
+    # The outermost cells have walls, and stretched axes end half a cell from them.
+    inner = slice(3, -3), slice(3, -3)
+    np.testing.assert_allclose(u.T[inner], (x[:, None] + 2.0 * y)[inner], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(v.T[inner], (0.5 - y + 0.0 * x[:, None])[inner], rtol=0, atol=1e-12)
+
+
 def test_without_matplotlib_nothing_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     flow = IncompressibleSolver(IncompressibleConfig(cells=(8, 8), viscosity=0.1))

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from solvers.box import centres
+from solvers.incompressible.reference import faces
 from solvers.incompressible.solver import IncompressibleSolver
 from solvers.plot import picture
 
@@ -36,23 +38,40 @@ def _middle_plane(flow: IncompressibleSolver, component: int) -> Any:
 
 def _paint(figure: Any, flow: IncompressibleSolver, planes: list[Any]) -> None:
     (left, right), (bottom, top) = flow.grid.bounds[:2]
-    x, y = (
-        lo + (np.arange(n) + 0.5) * (hi - lo) / n
-        for (lo, hi), n in zip(flow.grid.bounds[:2], flow.config.cells, strict=False)
-    )
     axes = figure.add_subplot(
         aspect="equal", xlabel="x", ylabel="y", xlim=(left, right), ylim=(bottom, top)
     )
-    speed = axes.imshow(
-        np.hypot(*planes).T,
+    speed = _speed(axes, flow, np.hypot(*planes))
+    x, y = centres(flow.grid)[:2]
+    if min(x.size, y.size) > 1:  # one cell alone has no lines
+        u, v = (_evenly(flow, values) for values in planes)
+        axes.streamplot(x, y, u.T, v.T, density=1.8, color="white", linewidth=0.6, arrowsize=0.7)
+    axes.set_title(f"{' x '.join(map(str, flow.config.cells))} cells, time {flow.time:.2f}")
+    figure.colorbar(speed, label="speed")
+
+
+def _speed(axes: Any, flow: IncompressibleSolver, values: Any) -> Any:
+    """An image, or on a stretched grid its cells where they lie."""
+    if None in flow.grid.spacing[:2]:
+        return axes.pcolormesh(faces(flow, 0), faces(flow, 1), values.T, cmap="viridis")
+    return axes.imshow(
+        values.T,
         origin="lower",
-        extent=(left, right, bottom, top),
+        extent=[end for ends in flow.grid.bounds[:2] for end in ends],
         cmap="viridis",
         interpolation="bilinear",
     )
-    if min(x.size, y.size) > 1:  # one cell alone has no lines
-        axes.streamplot(
-            x, y, planes[0].T, planes[1].T, density=1.8, color="white", linewidth=0.6, arrowsize=0.7
-        )
-    axes.set_title(f"{' x '.join(map(str, flow.config.cells))} cells, time {flow.time:.2f}")
-    figure.colorbar(speed, label="speed")
+
+
+def _evenly(flow: IncompressibleSolver, values: Any) -> Any:
+    """Values at the centres of as many cells of equal width, which streamlines are drawn through:
+    linear between the centres of stretched axes.
+    """
+    for axis, even in enumerate(centres(flow.grid)[:2]):
+        if flow.grid.spacing[axis] is None:
+            ends = faces(flow, axis)
+            middles = 0.5 * (ends[1:] + ends[:-1])
+            lines = np.moveaxis(values, axis, 1)
+            lines = np.array([np.interp(even, middles, line) for line in lines])
+            values = np.moveaxis(lines, 1, axis)
+    return values
