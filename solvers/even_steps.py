@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import distarray as da
@@ -15,15 +15,27 @@ class EvenSteps(Solver):
     """A `Solver` whose run reaches its end by a whole number of steps of one length, at most
     `stable_dt()`: schemes of several steps keep their order, what depends on the step is built
     once, and records have one spacing.
+
+    So does it reach each visit, and a later run its end, from where it is. These lengths are equal,
+    to rounding, where visits lie on the steps of the run without them, and differ elsewhere.
     """
+
+    _goal: float | None = None  # that `_time_step` leads to
 
     def _limit(self, speeds: Sequence[float]) -> float:
         return self._time_step or self.stable_dt()
 
     def _next(self, until: float | None) -> tuple[float, float]:
-        if self._time_step is None:
-            self._time_step = self._length(until)
+        if self._time_step is None or until != self._goal:
+            self._time_step, self._goal = self._length(until), until
         return super()._next(until)
+
+    def _attributes(self) -> dict[str, Any]:
+        return super()._attributes() | ({} if self._goal is None else {"goal": self._goal})
+
+    def _restore_attributes(self, attrs: Mapping[str, Any]) -> None:
+        super()._restore_attributes(attrs)
+        self._goal = float(attrs["goal"]) if "goal" in attrs else None
 
     def _length(self, until: float | None) -> float:
         """The length of the steps from now."""

@@ -271,6 +271,53 @@ def test_a_run_lands_on_its_end_in_steps_of_one_length():
     assert wave.traces.values.shape == (wave.step_count + 1, 2)
 
 
+def visiting(times, until):
+    """A wave that ran, and the times of its traces."""
+    wave = solver(cells=(32,), sources=(Source((0.5,), Ricker(5.0)),), receivers=((0.6,),), width=8)
+    wave.run(until=until, visits=[(time, lambda: None) for time in times])
+    return wave, wave.traces.times
+
+
+def test_visits_on_the_steps_of_a_run_leave_them_of_one_length():
+    plain, times = visiting((), 0.37)
+    wave, visited = visiting([k * 0.37 / plain.step_count for k in (1, 5, 6)], 0.37)
+    assert wave.step_count == plain.step_count
+    np.testing.assert_allclose(visited, times, rtol=0, atol=1e-13)
+
+
+def test_visits_and_ends_are_each_reached_in_steps_of_one_length():
+    first = 0.0101
+    wave, _ = visiting((first, 0.2), 0.37)
+    stable, half = wave.stable_dt(), wave.step_count
+    wave.run(until=0.5)
+    times = wave.traces.times
+    assert wave.time == 0.5
+    assert half < wave.step_count
+    stretches = ((0.0, first), (first, 0.2), (0.2, 0.37), (0.37, 0.5))
+    for low, high in stretches:
+        inside = times[(times >= low) & (times <= high)]
+        assert (inside[0], inside[-1]) == (low, high)
+        steps = math.ceil((high - low) / stable)
+        np.testing.assert_allclose(np.diff(inside), (high - low) / steps, rtol=1e-10)
+
+
+def test_a_restart_between_visits_goes_on_with_the_same_bits(tmp_path):
+    """Here steps whose length is found anew from the restart would be rounded otherwise."""
+    whole, _ = visiting((0.0173, 0.2), 0.37)
+    first, second = (
+        solver(cells=(32,), sources=(Source((0.5,), Ricker(5.0)),), receivers=((0.6,),), width=8)
+        for _ in range(2)
+    )
+    visits = [(time, lambda: None) for time in (0.0173, 0.2)]
+    first.run(until=0.37, visits=visits, max_steps=5)
+    assert 0.0173 < first.time < 0.2
+    first.save(tmp_path / "wave.h5")
+    second.restore(tmp_path / "wave.h5")
+    second.run(until=0.37, visits=visits)
+    assert whole.traces.times.tobytes() == second.traces.times.tobytes()
+    assert whole.traces.values.tobytes() == second.traces.values.tobytes()
+
+
 def test_a_restart_goes_on_with_the_same_bits(tmp_path):
     config = WaveConfig(
         cells=(24, 24), width=6, velocity=layered, order=4,
