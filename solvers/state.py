@@ -13,14 +13,15 @@ import numpy as np
 #: A process grid is no part of what is solved.
 _FREE = ("ranks",)
 _LONGEST = 60
-#: Fields of more values are represented by their shape and a digest.
+#: Arrays of more values are represented by their shape and a digest.
 _LARGEST = 1000
 
 
 def configuration(config: Any) -> dict[str, Any]:
     """The fields of a frozen dataclass as numbers, strings, None, lists and dicts.
 
-    Functions, which files cannot hold, are represented by their names, large fields by a digest.
+    Functions, which files cannot hold, are represented by their names, arrays of more than 1000
+    values by a digest.
     """
     fields = [field.name for field in dataclasses.fields(config) if field.name not in _FREE]
     return {name: _plain(getattr(config, name)) for name in fields}
@@ -35,7 +36,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, np.ndarray) and value.ndim > 1 and value.size > _LARGEST:
+    if isinstance(value, np.ndarray) and value.size > _LARGEST:
         octets = np.ascontiguousarray(value).tobytes()
         return {"array": list(value.shape), "sha256": hashlib.sha256(octets).hexdigest()}
     if hasattr(value, "tolist"):  # NumPy's

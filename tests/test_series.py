@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -334,6 +334,21 @@ def test_functions_are_told_apart_by_their_names() -> None:
     assert difference(nan, dict(nan)) is None
     assert difference({"seed": 3}, {}) == "it has seed=3, which this solver does not know"
     assert difference({}, {"seed": 3}) is None
+
+
+def test_arrays_of_many_values_are_told_apart_by_a_digest() -> None:
+    @dataclass(frozen=True)
+    class Given:
+        values: np.ndarray
+
+    for shape in ((1001,), (11, 91)):
+        values = np.zeros(shape)
+        found = configuration(Given(values))
+        assert len(str(found)) < 200
+        assert difference(found, configuration(Given(values.copy()))) is None
+        values[-1] = 1.0
+        assert str(difference(found, configuration(Given(values)))).startswith("it has values=")
+    assert configuration(Given(np.arange(1000.0))) == {"values": list(range(1000))}
 
 
 def test_files_of_others_are_refused(tmp_path: Path) -> None:
