@@ -100,6 +100,7 @@ def test_nothing_is_lost_on_two_axes():
     start = flow.scalars()
     flow.run(max_steps=1000)
     end = flow.scalars()
+    assert flow.totals() == end
     for name in ("volume", "momentum_x", "momentum_y"):
         assert end[name] == pytest.approx(start[name], rel=1e-12)
 

@@ -111,6 +111,9 @@ class ShallowWaterSolver(ConservationLaw):
         return {name: cell * float(value) for name, value in zip(names, found, strict=True)}
 
     def totals(self) -> dict[str, float]:
+        """As `scalars`: the volume and the momentum are the integrals of depth and discharge, the
+        energy is none of a component. Collective; the same bits on any ranks.
+        """
         return self.scalars()
 
 
