@@ -333,6 +333,17 @@ def test_the_momentum_of_the_fluid_goes_to_walls_and_bodies():
     assert worst < 1e-12
 
 
+def test_the_force_on_a_body_does_not_depend_on_its_name():
+    found = []
+    for name in ("disc", "rest"):
+        named = {"obstacles": {name: Circle((0.6, 0.5), 0.2)}, "forces": (name, "x-")}
+        flow = solver(**(CLOSED | {"measure_every": 1} | named))
+        flow.run(max_steps=5)
+        found.append(list(flow.forces().values()))
+    assert found[0] == found[1]
+    assert found[0][0] != found[0][1]
+
+
 def test_three_dimensions_contain_two():
     """D3Q27 is D2Q9 for a flow that does not depend on z."""
 

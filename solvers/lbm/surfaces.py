@@ -53,27 +53,32 @@ def surfaces(config: LatticeConfig, grid: da.Grid) -> Surfaces | None:
     if not config.wall_sides and not config.obstacles:
         return None
     own = [s for s in config.wall_sides if s in config.walls or s in config.forces]
-    names = ["rest", *own, *(name for name in config.obstacles if name in config.forces)]
-    body = _bodies(config, grid, names)
+    names = [*own, *(name for name in config.obstacles if name in config.forces)]
+    numbers = {name: number for number, name in enumerate(names, start=1)}
+    body = _bodies(config, grid, numbers)
     sides = dict.fromkeys((*config.inflow, *config.outflow), _OPEN)
-    sides |= {s: names.index(s) if s in names else 0 for s in config.wall_sides}
-    links = grid.zeros("int32", components=(len(names),))
-    _linking(config, _in_order(config, sides), len(names))(body, links)
+    sides |= {side: numbers.get(side, 0) for side in config.wall_sides}
+    count = 1 + len(names)
+    links = grid.zeros("int32", components=(count,))
+    _linking(config, _in_order(config, sides), count)(body, links)
     unit = config.unit_speed
-    velocities = tuple(
-        tuple(float(u) / unit for u in config.walls[name]) if name in config.walls else None
-        for name in names
+    velocities = (
+        None,
+        *(
+            tuple(float(u) / unit for u in config.walls[name]) if name in config.walls else None
+            for name in names
+        ),
     )
     solid = body if config.obstacles else None
-    return Surfaces(links, velocities, {name: names.index(name) for name in config.forces}, solid)
+    return Surfaces(links, velocities, {name: numbers[name] for name in config.forces}, solid)
 
 
-def _bodies(config: LatticeConfig, grid: da.Grid, names: list[str]) -> da.DistArray:
+def _bodies(config: LatticeConfig, grid: da.Grid, numbers: dict[str, int]) -> da.DistArray:
     """0 in the fluid, else 1 + the number of the surface."""
     around = {side: da.Outflow() for side in config.side_names}
     body = grid.zeros("int32", boundary=around)
     for name, shape in config.obstacles.items():
-        number = 1 + (names.index(name) if name in names else 0)
+        number = 1 + numbers.get(name, 0)
         distance = grid.from_function(shape.distance)
         require_known(f"The distance of the obstacle '{name}'", distance)
         body[...] = da.where(distance < 0.0, number, body)
