@@ -384,6 +384,21 @@ def test_a_run_ends_with_the_first_step_at_its_end_and_goes_on_from_a_file(tmp_p
     assert {"velocity", "pressure", "populations"} <= saved.arrays.keys()
 
 
+def test_visits_are_made_after_the_first_step_that_is_not_before_them():
+    flow = solver(cells=(4, 4), periodic=True, viscosity=0.1)
+    dt = flow.config.time_step
+    near = 3 * dt * (1.0 + 1e-12)  # between it and the third step lies rounding
+    end = 9 * dt * (1.0 + 1e-12)
+    seen = []
+    visits = [(time, lambda: seen.append((flow.step_count, flow.time)))
+              for time in (near, 4.5 * dt, 6 * dt * (1.0 + 1e-5), end)]  # fmt: skip
+    flow.run(until=end, visits=visits)
+    assert seen == [(3, near), (5, 5 * dt), (7, 7 * dt), (9, end)]
+    assert flow.step_count == 9
+    flow.run(max_steps=1)
+    assert flow.time == 10 * dt
+
+
 def test_single_precision_follows_double_precision():
     flows = [solver(**CLOSED, dtype=dtype) for dtype in ("float64", "float32")]
     for flow in flows:

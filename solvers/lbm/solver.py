@@ -31,7 +31,8 @@ _FASTEST = 0.5
 class LatticeSolver(Solver):
     """A flow described by a `LatticeConfig`. Collective.
 
-    All steps have the same length: a run ends with the first one that is not before its end.
+    All steps have the same length: a run ends, and a visit is made, after the first one that is not
+    before its time. A step that would end less than a millionth of one before it lands on it.
 
     Attributes
     ----------
@@ -220,17 +221,18 @@ class LatticeSolver(Solver):
             )
 
     def _next(self, until: float | None) -> tuple[float, float]:
-        """The fixed time step; the end lies on the first step that is not before it."""
+        """The fixed time step and the time after it, which is `until` where that is as near as
+        rounding explains.
+        """
         if until is not None and until + self._dt == until:
             raise da.SolverError(
                 f"A run ends in fewer than 10^15 steps, received dt={self._dt:.6g} and "
                 f"until={until:.6g}; give an earlier end."
             )
-        return self._dt, (self.step_count + 1) * self._dt
-
-    def _done(self, until: float | None, steady: float | None, last: int | None) -> bool:
-        end = None if until is None else until - 1e-6 * self._dt
-        return super()._done(end, steady, last)
+        time = (self.step_count + 1) * self._dt
+        if until is not None and 0.0 < until - time < 1e-6 * self._dt:
+            return self._dt, until
+        return self._dt, time
 
     def _attributes(self) -> dict[str, Any]:
         attrs = super()._attributes()
