@@ -344,6 +344,16 @@ def test_the_force_on_a_body_does_not_depend_on_its_name():
     assert found[0][0] != found[0][1]
 
 
+def test_a_surface_that_is_named_twice_is_measured_once():
+    found = []
+    for names in (("disc", "x-"), ("disc", "disc", "x-")):
+        flow = solver(**(CLOSED | {"measure_every": 1}), forces=names)
+        flow.run(max_steps=5)
+        found.append(flow.forces())
+    assert found[0] == found[1]
+    assert set(found[0]) == {"disc", "x-"}
+
+
 def test_three_dimensions_contain_two():
     """D3Q27 is D2Q9 for a flow that does not depend on z."""
 

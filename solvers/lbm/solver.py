@@ -101,7 +101,7 @@ class LatticeSolver(Solver):
             change, square, *sums = self._measuring(f, new, *self._links, time=self.time, **rates)
             self._measure(fixed, [change], [square])
             ndim = self.config.ndim
-            for k, name in enumerate(self.config.forces):
+            for k, name in enumerate(self._on):
                 self._on[name] = sums[k * ndim : (k + 1) * ndim]
         else:
             self._moving(f, new, *self._links, time=self.time, **rates)
@@ -243,5 +243,5 @@ class LatticeSolver(Solver):
         super()._restore_attributes(attrs)
         values = [float(value) for value in attrs.get("forces_measured", ())]
         ndim = self.config.ndim
-        for k, name in enumerate(self.config.forces):
+        for k, name in enumerate(self._on):
             self._on[name] = values[k * ndim : (k + 1) * ndim]
