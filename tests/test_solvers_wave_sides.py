@@ -352,6 +352,17 @@ def test_traces_are_written_as_a_table_and_as_an_array(tmp_path):
     assert saved.attrs["positions"] == [[0.6], [0.3]]
 
 
+def test_traces_of_uneven_times_are_written_as_a_table_alone(tmp_path):
+    wave = solver(cells=(32,), receivers=((0.6,),))
+    dt = wave.stable_dt()
+    wave.run(until=4 * dt)
+    wave.run(until=6.5 * dt)
+    wave.save_traces(tmp_path)
+    table = np.loadtxt(tmp_path / "traces.csv", delimiter=",", skiprows=1)
+    np.testing.assert_array_equal(table[:, 0], wave.traces.times)
+    assert not (tmp_path / "traces.h5").exists()
+
+
 def test_wavelets():
     ricker, h = Ricker(3.0, amplitude=2.0), 1e-5
     t = np.linspace(0.0, 1.0, 101)

@@ -57,7 +57,8 @@ class Traces:
     def save(self, folder: str | os.PathLike[str], grid: da.Grid, comm: Any = None) -> None:
         """Write `traces.csv`, one column for each receiver, and `traces.h5`, the same as an array
         over times (axis t) and numbers of receivers (axis r), with the positions of the latter in
-        its attributes; the second if there are as many times as ranks. Collective.
+        its attributes; the second if there are as many times as ranks and they are evenly spaced,
+        as those of one run without visits. Collective.
 
         Parameters
         ----------
@@ -83,7 +84,7 @@ class Traces:
                     "check the folder's rights and the free space."
                 )
         grid.communicator.agree(error)
-        if len(self._times) < max(grid.size, 2):
+        if len(self._times) < max(grid.size, 2) or not _are_even(self.times):
             return
         record = da.Grid(
             self.values.shape,
@@ -104,6 +105,11 @@ class Traces:
         rows = np.column_stack([self.times, self.values])
         text = "\n".join(",".join(map(repr, map(float, row))) for row in rows)
         path.write_text(f"{header}\n{text}\n", "utf-8")
+
+
+def _are_even(times: Floats) -> bool:
+    gaps = np.diff(times)
+    return bool(np.ptp(gaps) <= 1e-6 * gaps.mean())
 
 
 def _around(times: Sequence[float]) -> tuple[float, float]:
