@@ -164,6 +164,7 @@ def check(seed: int) -> bool:
 @pytest.mark.usefixtures("eager")
 def test_random_kernels_keep_their_bits() -> None:
     assert sum(map(check, range(14))) > 7
+    assert check(487878)  # where a value is kept that its own stage alone uses
 
 
 @pytest.mark.slow

@@ -82,8 +82,9 @@ class _Builder:
     def _buffer(self, pattern: Pattern, one: Kept) -> Buffer:
         depth = 1
         if self._program.ndim > 1:
+            # Where only its own stage uses a value, no plane is read later.
             ahead = [stage.span[0] + _steps(one, place)[0] for stage, place in one.reads]
-            depth += one.span[0] - min(ahead)
+            depth += one.span[0] - min(ahead, default=one.span[0])
         return Buffer(as_dtype(pattern.node.dtype), depth, one.span)
 
     def _loop(self, stage: Stage) -> Loop:
