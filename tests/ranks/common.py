@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,18 @@ def process_grids(ndim: int, largest: Sequence[int] | None = None) -> Iterator[t
     for grid in factorisations(SIZE, ndim):
         if largest is None or all(n <= most for n, most in zip(grid, largest, strict=True)):
             yield grid
+
+
+def from_root(make: Callable[[], Any]) -> Any:
+    """What the root makes alone, on every rank; the others sleep meanwhile, since a wait in MPI
+    would take processors from it. Collective.
+    """
+    world = MPI.COMM_WORLD
+    found = make() if world.Get_rank() == 0 else None
+    request = world.Ibarrier()
+    while not request.Test():
+        time.sleep(1e-3)
+    return world.bcast(found, root=0)
 
 
 def backend() -> Backend:

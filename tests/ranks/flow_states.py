@@ -11,6 +11,7 @@ from typing import Any
 from mpi4py import MPI
 
 from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
+from tests.ranks.common import from_root
 
 #: Process grids to try; those of many ranks are tried from the flattest to the most cut.
 MOST = 4
@@ -30,11 +31,10 @@ def alone(
     config: Any, steps: int, solver: Any = IncompressibleSolver, **options: Any
 ) -> dict[str, Any]:
     """The state of a run on the root alone, on every rank. Collective."""
-    world = MPI.COMM_WORLD
-    found = None
-    if world.Get_rank() == 0:
-        found = state(config, steps, solver, comm=MPI.COMM_SELF, **options)
-    return world.bcast(found, root=0)  # type: ignore[no-any-return]
+    found: dict[str, Any] = from_root(
+        lambda: state(config, steps, solver, comm=MPI.COMM_SELF, **options)
+    )
+    return found
 
 
 def replaced(config: IncompressibleConfig, **changes: Any) -> IncompressibleConfig:

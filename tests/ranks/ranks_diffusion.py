@@ -7,6 +7,7 @@ from mpi4py import MPI
 import distarray as da
 from solvers.diffusion import DiffusionConfig, DiffusionSolver
 from solvers.diffusion.exact import amplification, eigenvalue
+from tests.ranks.common import from_root
 from tests.ranks.flow_states import process_grids
 
 RANKS = (1, 2, 3, 4, 8)
@@ -40,7 +41,7 @@ def state(options, steps, comm=MPI.COMM_WORLD, **more):
 
 
 def compare(options, steps):
-    alone = state(options, steps, MPI.COMM_SELF)
+    alone = from_root(lambda: state(options, steps, MPI.COMM_SELF))
     assert state(options, steps) == alone
     for ranks in process_grids(DiffusionConfig(**options)):
         assert state(options, steps, ranks=ranks) == alone, ranks

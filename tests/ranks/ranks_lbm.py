@@ -9,6 +9,7 @@ from mpi4py import MPI
 import distarray as da
 from solvers.incompressible.shapes import Circle
 from solvers.lbm import LatticeConfig, LatticeSolver
+from tests.ranks.common import from_root
 from tests.ranks.flow_states import alone, compare, state
 
 SELDOM = (1, 2, 3, 8)  # on 4 ranks blocks have neighbours across corners
@@ -69,13 +70,14 @@ def test_restart_on_other_ranks_has_the_same_bits(folder):
     flow.save(folder / "state.h5")
     flow.run(max_steps=5)
     expected = flow.scalars(), flow.fields["populations"].gather().tobytes()
-    found = None
-    if MPI.COMM_WORLD.Get_rank() == 0:
+
+    def continued():
         again = LatticeSolver(CAVITY, comm=MPI.COMM_SELF)
         again.restore(folder / "state.h5")
         again.run(max_steps=5)
-        found = again.scalars(), again.fields["populations"].gather().tobytes()
-    assert MPI.COMM_WORLD.bcast(found, root=0) == expected
+        return again.scalars(), again.fields["populations"].gather().tobytes()
+
+    assert from_root(continued) == expected
 
 
 def test_errors_are_the_same_on_all_ranks():

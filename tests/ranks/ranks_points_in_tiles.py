@@ -13,13 +13,12 @@ from mpi4py import MPI
 
 import distarray as da
 from distarray import spans
-from distarray.comm import default
 from distarray.points import _places
 from distarray.testing import process_grids
+from tests.ranks.common import SIZE, from_root
 
 RANKS = (1, 2, 3, 4)
 SELDOM = (1, 3)
-SIZE = default().size
 STEPS = 13
 
 
@@ -104,17 +103,16 @@ def same(found, expected):
 
 def compare(shape, kernel, states, order, tile, **options):
     """Single steps of one rank by hand, single steps of all ranks, and tiles."""
-    expected = None
+
+    def made(**placed):
+        grid, arrays = arrays_of(shape, states, **options | placed)
+        points = grid.points(places(shape))
+        return arrays, points, strengths(len(points))
+
+    expected = from_root(lambda: by_hand(kernel, *made(comm=MPI.COMM_SELF), order))
     for ranks in process_grids(SIZE, len(shape)):
-        for how in (1, tile) if expected else (None, 1, tile):
-            alone = {"comm": MPI.COMM_SELF} if how is None else {"ranks": ranks}
-            grid, arrays = arrays_of(shape, states, **options | alone)
-            points = grid.points(places(shape))
-            values = strengths(len(points))
-            if how is None:
-                expected = by_hand(kernel, arrays, points, values, order)
-                continue
-            found, tiles = by_iterate(kernel, arrays, points, values, order, how)
+        for how in (1, tile):
+            found, tiles = by_iterate(kernel, *made(ranks=ranks), order, how)
             assert (tiles > 0) == (how > 1)
             same(found, expected)
 

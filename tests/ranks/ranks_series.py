@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 import distarray as da
 from solvers.incompressible import IncompressibleConfig, IncompressibleSolver
-from tests.ranks.common import refused
+from tests.ranks.common import from_root, refused
 
 RANKS = (1, 2, 3)
 SELDOM = (2,)
@@ -37,9 +37,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def expected(folder: Path) -> dict[str, bytes]:
     """What a run of ten steps on one rank leaves."""
-    if WORLD.rank == 0:
-        run(flow(MPI.COMM_SELF), folder / "whole", 10)
-    WORLD.barrier()
+    from_root(lambda: run(flow(MPI.COMM_SELF), folder / "whole", 10))
     return contents(folder / "whole")
 
 
@@ -53,10 +51,12 @@ def test_a_run_on_any_ranks_leaves_the_same_files(folder: Path) -> None:
 
 def test_a_run_resumed_from_a_checkpoint_leaves_the_same_files(folder: Path) -> None:
     """Stopped after step 9; the newest checkpoint is of step 6, so step 8 is written twice."""
-    if WORLD.rank == 0:  # one rank before, all after
+
+    def before() -> None:
         with da.Checkpointer(folder / "checkpoints", every=3) as checkpoints:
             run(flow(MPI.COMM_SELF), folder, 8, checkpoints=checkpoints)
-    WORLD.barrier()
+
+    from_root(before)  # one rank before, all after
     with da.Checkpointer(folder / "checkpoints", every=3) as checkpoints:
         again = flow()
         assert again.resume(checkpoints)
@@ -69,11 +69,13 @@ def test_a_run_resumed_from_a_checkpoint_leaves_the_same_files(folder: Path) -> 
 def test_a_run_restored_on_one_rank_leaves_the_same_files(folder: Path) -> None:
     run(flow(), folder, 8)
     WORLD.barrier()
-    if WORLD.rank == 0:
+
+    def after() -> None:
         again = flow(MPI.COMM_SELF)
         again.restore(folder / "out" / "step-0000004.h5")
         run(again, folder, 10)
-    WORLD.barrier()
+
+    from_root(after)
     assert contents(folder) == expected(folder)
 
 

@@ -7,7 +7,7 @@ from mpi4py import MPI
 
 import distarray as da
 from solvers.shallow_water import ShallowWaterConfig, ShallowWaterSolver
-from tests.ranks.common import process_grids, refused
+from tests.ranks.common import from_root, process_grids, refused
 
 SELDOM = (1, 2, 4, 8)
 
@@ -38,9 +38,9 @@ FORCED = {
 DAM = {"cells": (40,), "depth": lambda x: np.where(x < 0.5, 1.0, 0.0), "riemann": "roe"}
 
 
-def state(options, steps=STEPS, **more):
+def state(options, steps=STEPS, comm=None, **more):
     """Bytes of all fields and the numbers of a run. Collective."""
-    flow = ShallowWaterSolver(ShallowWaterConfig(**(options | more)))
+    flow = ShallowWaterSolver(ShallowWaterConfig(**(options | more)), comm=comm)
     flow.run(max_steps=steps)
     values = {name: u.gather().tobytes() for name, u in flow.fields.items()}
     return values | {"time": flow.time, "residual": flow.residual, "scalars": flow.scalars()}
@@ -48,15 +48,7 @@ def state(options, steps=STEPS, **more):
 
 def alone(options, steps=STEPS):
     """The state of a run on the root alone, on every rank. Collective."""
-    found = None
-    if MPI.COMM_WORLD.Get_rank() == 0:
-        flow = ShallowWaterSolver(ShallowWaterConfig(**options), comm=MPI.COMM_SELF)
-        flow.run(max_steps=steps)
-        values = {name: u.gather().tobytes() for name, u in flow.fields.items()}
-        found = values | {
-            "time": flow.time, "residual": flow.residual, "scalars": flow.scalars()
-        }  # fmt: skip
-    return MPI.COMM_WORLD.bcast(found, root=0)
+    return from_root(lambda: state(options, steps, MPI.COMM_SELF))
 
 
 def compare(options):
@@ -91,13 +83,14 @@ def test_a_restart_on_other_ranks_has_the_same_bits(folder):
     flow.save(folder / "state.h5")
     flow.run(max_steps=5)
     expected = flow.time, {name: u.gather().tobytes() for name, u in flow.fields.items()}
-    found = None
-    if MPI.COMM_WORLD.Get_rank() == 0:
+
+    def continued():
         again = ShallowWaterSolver(ShallowWaterConfig(**FLOOD), comm=MPI.COMM_SELF)
         again.restore(folder / "state.h5")
         again.run(max_steps=5)
-        found = again.time, {name: u.gather().tobytes() for name, u in again.fields.items()}
-    assert MPI.COMM_WORLD.bcast(found, root=0) == expected
+        return again.time, {name: u.gather().tobytes() for name, u in again.fields.items()}
+
+    assert from_root(continued) == expected
 
 
 def test_a_negative_depth_of_one_rank_is_the_same_error_on_all():

@@ -9,6 +9,7 @@ import distarray as da
 from distarray.testing import process_grids
 from solvers.multigrid import EllipticOperator, Multigrid
 from solvers.multigrid.npb import NpbMultigrid, classes
+from tests.ranks.common import from_root
 
 RANKS = (1, 2, 3, 8)
 SELDOM = (1, 2, 8)
@@ -59,11 +60,9 @@ def solved(
     return found.iterations, found.residuals, found.x.gather().tobytes()
 
 
-def solved_alone(name: str, *, reproducible: bool = True) -> tuple[int, tuple[float, ...], bytes]:
+def solved_alone(name: str, *, reproducible: bool = True) -> Any:
     """What the first rank finds by itself."""
-    first = MPI.COMM_WORLD.Get_rank() == 0
-    found = solved(name, reproducible=reproducible, comm=MPI.COMM_SELF) if first else None
-    return MPI.COMM_WORLD.bcast(found)
+    return from_root(lambda: solved(name, reproducible=reproducible, comm=MPI.COMM_SELF))
 
 
 def test_the_same_bits_on_any_process_grid() -> None:
@@ -88,7 +87,7 @@ def test_symmetric_cycles_have_the_same_bits() -> None:
         Multigrid(operator, symmetric=True)(da.random.normal(grid, seed=3), out)
         return out.gather().tobytes()
 
-    alone = applied(comm=MPI.COMM_SELF)
+    alone = from_root(lambda: applied(comm=MPI.COMM_SELF))
     for ranks in process_grids(SIZE, 2)[: 1 if MANY else None]:
         assert applied(ranks=ranks) == alone, ranks
 
